@@ -1,0 +1,317 @@
+"""What a case author writes: `@case`, `Bench`, `Implementation`, `Work`; and what an id is.
+
+``@case`` returns a frozen `Case` and touches no registry: discovery finds it as an attribute of its module. A `Case`
+spans a parameter grid; `Case.points` lists its grid points, each one workload with fixed parameters and an id such as
+``norm/rms[cols=4096,dtype=bfloat16,rows=4096]``. Everything malformed is a `CaseError` with file and line, at import.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from .errors import CaseError
+
+Scalar = str | int | float | bool
+
+# Ids join base to head and are printed in Markdown tables, so nothing in them may mean anything there.
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+KEY_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VALUE_PATTERN = re.compile(r"[A-Za-z0-9_./+-]+")
+ID_MAX = 160  # a table cell that still fits a screen
+GRID_MAX = 10_000  # a grid larger than this is a mistake in a parameter list
+TIMERS = ("auto", "cupti", "cuda-events", "device-events", "host")
+CACHES = ("cold", "warm")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one iteration must do at least, for rates and shares of the ceiling.
+
+    Args:
+        dtype: element type of the arithmetic, such as ``bfloat16``.
+        flops: floating-point operations (an FMA counts two).
+        bytes_read: bytes the device must read at least once.
+        bytes_written: bytes the device must write at least once.
+        matrix: whether matrix units may do the arithmetic.
+    """
+
+    dtype: str
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    matrix: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("flops", "bytes_read", "bytes_written"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise CaseError(f"Work({name}=…) must be a whole number of 0 or more, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One way to run a case's workload, made only when it is measured.
+
+    Args:
+        make: imports what it needs, makes private copies of what it changes, and returns ``run`` or ``(run, reset)``.
+        requires: modules that must be importable, else the implementation is skipped with that reason.
+    """
+
+    make: Callable[[], Any]
+    requires: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What a case function returns: the call to time and how to tell that it is right.
+
+    Args:
+        run: the timed call of a case with one implementation; its result is checked.
+        inputs: named tensors or arrays that the call reads; hashed, must not change.
+        outputs: named preallocated tensors or arrays that the call fills; poisoned before the checked call.
+        reference: computes the right result on the same inputs; not timed.
+        work: the least work of one iteration.
+        reset: restores what the call overwrites; runs before every iteration, outside the timed interval.
+        count_copies: copies belong to the work, so they count as device-busy time.
+        implementations: name → callable or `Implementation`, for a case with several.
+        baseline: the implementation that ratios refer to; required with `implementations`.
+        artifacts: file name → text that this case generated.
+    """
+
+    run: Callable[[], Any] | None = None
+    inputs: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
+    reference: Callable[[], Any] | None = None
+    work: Work | None = None
+    reset: Callable[[], Any] | None = None
+    count_copies: bool = False
+    implementations: Mapping[str, Callable[[], Any] | Implementation] | None = None
+    baseline: str | None = None
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.run is None) == (not self.implementations):
+            raise CaseError("a Bench takes either run= or implementations=, not both and not neither")
+        if self.implementations:
+            for name in self.implementations:
+                if not isinstance(name, str) or not VALUE_PATTERN.fullmatch(name):
+                    raise CaseError(f"implementation name {name!r} must match {VALUE_PATTERN.pattern}")
+            if self.baseline not in self.implementations:
+                names = ", ".join(self.implementations)
+                raise CaseError(f"baseline={self.baseline!r} must name one of the implementations: {names}")
+        elif self.baseline is not None:
+            raise CaseError("baseline= needs implementations=")
+
+
+class Params(Mapping[str, Scalar]):
+    """The fixed parameters of one grid point: read as attributes (``p.cols``) or as a mapping."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Scalar]) -> None:
+        object.__setattr__(self, "_values", MappingProxyType(dict(values)))
+
+    def __getitem__(self, key: str) -> Scalar:
+        return self._values[key]  # type: ignore[no-any-return]  # a slot set in __init__
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self._values[key]
+        except KeyError:
+            raise AttributeError(f"this case has no parameter {key!r}; it has: {', '.join(self._values)}") from None
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError("parameters are fixed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return "Params(" + ", ".join(f"{key}={value!r}" for key, value in self._values.items()) + ")"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One case: a workload with fixed parameters.
+
+    Args:
+        case: the declaration it comes from.
+        params: its parameters.
+        id: joins it to the other side's, such as ``norm/rms[cols=8192]``.
+    """
+
+    case: Case
+    params: Params
+    id: str
+
+    @property
+    def seed(self) -> int:
+        """A 63-bit seed drawn from the id, equal on both sides."""
+        return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A declared case: what `@case` returns. All arguments of `@case` are its fields."""
+
+    name: str
+    function: Callable[..., Bench]
+    params: Mapping[str, Sequence[Scalar]]
+    tags: frozenset[str]
+    device: str | None
+    timer: str | None
+    requires: tuple[str, ...]
+    skip: bool
+    why: str
+    cache: str | None
+    iterations: int | None
+    timeout_s: float | None
+    rtol: float
+    atol: float
+    file: str
+    line: int
+
+    @property
+    def points(self) -> list[Point]:
+        """All grid points, in the order of the grid."""
+        keys = sorted(self.params)
+        return [
+            Point(self, Params(dict(zip(keys, values, strict=True))), case_id(self.name, dict(zip(keys, values, strict=True))))
+            for values in itertools.product(*(self.params[key] for key in keys))
+        ]
+
+    @property
+    def title(self) -> str:
+        """The first line of the case function's docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def source_hash(self) -> str:
+        """A hash of the case function's source text, to say when a case itself changed."""
+        try:
+            text = inspect.getsource(self.function)
+        except (OSError, TypeError):  # made at run time: its name must do
+            text = self.name
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def case_id(name: str, params: Mapping[str, Scalar]) -> str:
+    """The id of a grid point: ``name[key=value,…]`` with sorted keys, or the bare name without parameters."""
+    inside = ",".join(f"{key}={params[key]}" for key in sorted(params))
+    return f"{name}[{inside}]" if inside else name
+
+
+def case(  # noqa: PLR0913 - the keywords are the public vocabulary of a case
+    name: str,
+    *,
+    params: Mapping[str, Sequence[Scalar]] | None = None,
+    tags: Iterable[str] = (),
+    device: str | None = None,
+    timer: str | None = None,
+    requires: Sequence[str] = (),
+    skip: bool = False,
+    why: str = "",
+    cache: str | None = None,
+    iterations: int | None = None,
+    timeout_s: float | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    **unknown: object,
+) -> Callable[[Callable[..., Bench]], Case]:
+    """Declare a case; decorates a function ``(p, device) -> Bench``.
+
+    Args:
+        name: first part of the id, such as ``norm/rms``.
+        params: name → values; the case spans their product.
+        tags: for suites (``tag:pr``).
+        device: ``"cpu"`` keeps the case off the accelerator; left out, it runs on the accelerator where there is one.
+        timer: one of `TIMERS`, for this case alone.
+        requires: modules that must be importable, else the case is skipped with that reason.
+        skip, why: skip the case, and say why.
+        cache: ``"warm"`` leaves the cache as the last iteration left it; the row says so.
+        iterations: samples of one measurement, instead of what the budget gives.
+        timeout_s: seconds this case may take in one launch.
+        rtol, atol: tolerances of the check against the reference.
+
+    Raises:
+        CaseError: with file and line, for anything malformed.
+    """
+
+    def declare(function: Callable[..., Bench]) -> Case:
+        file, line = _place(function)
+        try:
+            grid = _checked_grid(name, params or {})
+            _check_keywords(unknown, timer=timer, cache=cache, iterations=iterations, timeout_s=timeout_s, device=device)
+            if skip and not why:
+                raise CaseError(f"case {name!r}: skip= needs why=")
+        except CaseError as error:
+            raise CaseError(f"{file}:{line}: {error.message}", error.hint) from None
+        return Case(
+            name=name, function=function, params=MappingProxyType(grid), tags=frozenset(tags), device=device, timer=timer,
+            requires=tuple(requires), skip=skip, why=why, cache=cache, iterations=iterations, timeout_s=timeout_s,
+            rtol=rtol, atol=atol, file=file, line=line,
+        )
+
+    return declare
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, int]:
+    code = getattr(function, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("<unknown>", 0)
+
+
+def _checked_grid(name: object, params: Mapping[str, Sequence[Scalar]]) -> dict[str, tuple[Scalar, ...]]:
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+        raise CaseError(f"case name {name!r} must match {NAME_PATTERN.pattern}")
+    grid: dict[str, tuple[Scalar, ...]] = {}
+    points = 1
+    for key, values in params.items():
+        if not KEY_PATTERN.fullmatch(key):
+            raise CaseError(f"case {name!r}: parameter name {key!r} must be an identifier")
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise CaseError(f"case {name!r}: parameter {key!r} needs a list of one or more values")
+        texts = [_checked_value(name, key, value) for value in values]
+        if len(set(texts)) != len(texts):
+            raise CaseError(f"case {name!r}: parameter {key!r} lists a value twice")
+        grid[key] = tuple(values)
+        points *= len(values)
+    if points > GRID_MAX:
+        raise CaseError(f"case {name!r}: its grid has {points} points, at most {GRID_MAX} are allowed")
+    longest = case_id(name, {key: max(values, key=lambda value: len(str(value))) for key, values in grid.items()})
+    if len(longest) > ID_MAX:
+        raise CaseError(f"case id {longest!r} is longer than {ID_MAX} characters", "shorten the name or the parameters")
+    return grid
+
+
+def _checked_value(name: str, key: str, value: object) -> str:
+    if not isinstance(value, str | int | float | bool) or not VALUE_PATTERN.fullmatch(str(value)):
+        raise CaseError(f"case {name!r}: value {value!r} of {key!r} must be a string, number or bool matching {VALUE_PATTERN.pattern}")
+    return str(value)
+
+
+def _check_keywords(
+    unknown: Mapping[str, object], *, timer: str | None, cache: str | None, iterations: int | None, timeout_s: float | None,
+    device: str | None,
+) -> None:
+    for key in unknown:
+        raise CaseError(f"unknown keyword {key!r} of @case", "see the docstring of evenbench.case for the keywords")
+    if timer is not None and timer not in TIMERS:
+        raise CaseError(f"timer={timer!r} must be one of {', '.join(TIMERS)}")
+    if cache is not None and cache not in CACHES:
+        raise CaseError(f"cache={cache!r} must be one of {', '.join(CACHES)}")
+    if device not in (None, "cpu"):
+        raise CaseError(f"device={device!r}: only 'cpu' can be asked for; leave it out for the accelerator")
+    if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
+        raise CaseError(f"iterations={iterations!r} must be a whole number of 1 or more")
+    if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
+        raise CaseError(f"timeout_s={timeout_s!r} must be a number over 0")

@@ -1,0 +1,361 @@
+"""The records of a run and their file, `results.jsonl`: one JSON object a line, each with ``event``.
+
+Line 1 is the `Header`; then come sides, cases, launches with their measurements, in the order in which they happened;
+the last line of a finished run is `End`. Samples are raw integer nanoseconds: whoever judges computes every median
+itself. The reader takes the file for hostile bytes: what breaks the format or a bound is `UntrustedInput`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+SCHEMA_NAME = "evenbench.results"
+SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
+SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_MAJOR}.{SCHEMA_MINOR}"
+
+# Bounds: wide enough for every real run, narrow enough that a hostile file cannot exhaust who reads it.
+CASES_MAX = 100_000  # case lines of one file
+ROUNDS_MAX = 1_000  # rounds of one run
+SAMPLES_MAX = 100_000  # samples of one measurement
+KERNELS_MAX = 1_000  # distinct kernels of one measurement
+IMPLEMENTATIONS_MAX = 100  # of one case
+LOOKS_MAX = 8  # looks of one plan
+NS_MAX = 10**15  # eleven days: longer than any run
+COUNT_MAX = 2**63 - 1  # bytes, flops: what a 64-bit counter holds
+TEXT_MAX = 4_096  # an error message
+NAME_MAX = 1_024  # a kernel name
+ITEMS_MAX = 1_000  # short lists: inputs, notes, retries
+
+ID_REGEX = r"^[A-Za-z0-9_./=,+\[\]-]{1,160}$"
+CaseId = Annotated[str, StringConstraints(pattern=ID_REGEX)]
+ShortName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./+-]{1,160}$")]
+Text = Annotated[str, StringConstraints(max_length=TEXT_MAX)]
+Name = Annotated[str, StringConstraints(max_length=NAME_MAX)]
+Sha = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")]
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,64}$")]
+Ns = Annotated[int, Field(ge=0, le=NS_MAX)]
+Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Index = Annotated[int, Field(ge=0, lt=CASES_MAX)]
+Round = Annotated[int, Field(ge=0, lt=ROUNDS_MAX)]
+Samples = Annotated[list[Ns], Field(max_length=SAMPLES_MAX)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+SideName = Literal["base", "head", "control"]
+TimerName = Literal["cupti", "device-events", "cuda-events", "host"]
+FailureKind = Literal[
+    "setup", "compile", "runtime", "timeout", "crashed", "out-of-memory", "timer", "attribution", "records-lost", "wrong"
+]
+
+
+class Record(BaseModel):
+    """Base of all records: strict types, no unknown keys, immutable."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SideInfo(Record):
+    """One side as it was planned: where its code comes from.
+
+    ``sha`` is empty for a plain directory; ``tree`` hashes the files of a dirty tree or plain directory, else empty.
+    """
+
+    name: SideName
+    label: Name
+    sha: Sha = ""
+    dirty: bool = False
+    tree: Hash = ""
+
+
+class Harness(Record):
+    """What measured: the version of evenbench and its own commit where known."""
+
+    version: Name
+    sha: Sha = ""
+
+
+class Shard(Record):
+    """Which part of the cases this file holds: `index` of `count`."""
+
+    index: Annotated[int, Field(ge=0, lt=1_000)] = 0
+    count: Annotated[int, Field(ge=1, le=1_000)] = 1
+
+    @model_validator(mode="after")
+    def _index_within(self) -> Shard:
+        if self.index >= self.count:
+            raise ValueError("index must be under count")
+        return self
+
+
+class JudgeSettings(Record):
+    """What the verdicts depend on, as the run was planned with."""
+
+    min_effect: Annotated[float, Field(ge=0, le=1)]
+    equivalence: Annotated[float, Field(gt=0, le=1)]
+    family_error: Annotated[float, Field(gt=0, le=0.5)]
+    min_effects: Annotated[list[tuple[Name, Annotated[float, Field(ge=0, le=1)]]], Field(max_length=ITEMS_MAX)] = []
+    """Overrides in order: pattern and its `min_effect`; the last that matches an id holds."""
+    fail_on: Annotated[list[ShortName], Field(max_length=10)] = ["regressed"]
+
+
+class Header(Record):
+    """Line 1: everything that is fixed before anything is measured."""
+
+    event: Literal["header"] = "header"
+    schema_: Annotated[Name, Field(alias="schema")] = SCHEMA
+    verb: Literal["run", "compare"]
+    run_id: ShortName
+    started: Name
+    """UTC, ISO 8601."""
+    sides: Annotated[list[SideInfo], Field(min_length=1, max_length=3)]
+    harness: Harness
+    image: Name = ""
+    suite: ShortName
+    patterns: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = []
+    cases_from: Literal["own", "head"] = "own"
+    seed: Annotated[int, Field(ge=0, le=COUNT_MAX)]
+    rounds: Annotated[int, Field(ge=1, le=ROUNDS_MAX)]
+    looks: Annotated[list[Annotated[int, Field(ge=1, le=ROUNDS_MAX)]], Field(min_length=1, max_length=LOOKS_MAX)]
+    shard: Shard = Shard()
+    judge: JudgeSettings
+    settings: dict[Name, Any] = {}
+    """The resolved settings of the run, for people and for --resume; nothing is judged by them."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Header:
+        if any(later <= earlier for earlier, later in zip(self.looks, self.looks[1:], strict=False)):
+            raise ValueError("looks must ascend")
+        names = [side.name for side in self.sides]
+        if len(set(names)) != len(names):
+            raise ValueError("a side is named twice")
+        return self
+
+
+class SideEvent(Record):
+    """A side is ready to launch, or is not, and why."""
+
+    event: Literal["side"] = "side"
+    side: SideName
+    status: Literal["prepared", "failed"]
+    error: Text = ""
+    python: Name = ""
+    torch: Name = ""
+    start: Literal["fork", "plain", ""] = ""
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = []
+
+
+class Input(Record):
+    """Fingerprint of one input: the two sides must agree on it to be compared."""
+
+    name: Name
+    shape: Annotated[list[Count], Field(max_length=32)]
+    dtype: Name
+    sha: Hash
+
+
+class WorkRecord(Record):
+    """The least work of one iteration."""
+
+    dtype: Name
+    flops: Count = 0
+    bytes_read: Count = 0
+    bytes_written: Count = 0
+    matrix: bool = False
+
+
+class ImplementationRecord(Record):
+    """One implementation as the preparation launch found it, with the counts that every later launch uses."""
+
+    name: ShortName
+    status: Literal["ok", "wrong", "failed", "skipped"]
+    reason: Text = ""
+    kind: FailureKind | None = None
+    samples: Annotated[int, Field(ge=0, le=SAMPLES_MAX)] = 0
+    warmup: Annotated[int, Field(ge=0, le=SAMPLES_MAX)] = 0
+    batch: Annotated[int, Field(ge=1, le=10**9)] = 1
+    cost_ns: Ns = 0
+    check: Literal["passed", "unchecked", ""] = ""
+    result: Hash = ""
+    tuning: Text = ""
+
+
+class CaseEvent(Record):
+    """One case of one side as its preparation launch found it; or a file that cannot be imported (then ``id`` is empty)."""
+
+    event: Literal["case"] = "case"
+    index: Index
+    side: SideName
+    id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./=,+\[\]-]{0,160}$")] = ""
+    file: Name
+    line: Annotated[int, Field(ge=0, le=10**7)] = 0
+    error: Text = ""
+    title: Text = ""
+    tags: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = []
+    status: Literal["ok", "wrong", "failed", "skipped"] = "ok"
+    kind: FailureKind | None = None
+    reason: Text = ""
+    device: Name = ""
+    timer: TimerName | None = None
+    fallback: Text = ""
+    cache: Literal["cold", "warm"] = "cold"
+    source: Hash = ""
+    inputs: Annotated[list[Input], Field(max_length=ITEMS_MAX)] = []
+    work: WorkRecord | None = None
+    baseline: ShortName | None = None
+    implementations: Annotated[list[ImplementationRecord], Field(max_length=IMPLEMENTATIONS_MAX)] = []
+
+
+class CeilingsEvent(Record):
+    """Peak rates the run used, the machine's own statement: key → rate in operations or bytes a second."""
+
+    event: Literal["ceilings"] = "ceilings"
+    device: Name
+    uuid: Name
+    rates: dict[Name, Finite]
+
+
+class LaunchEvent(Record):
+    """One fresh process of one side begins. `order` holds indices of `case` lines."""
+
+    event: Literal["launch"] = "launch"
+    launch: Annotated[int, Field(ge=0, le=10**6)]
+    side: SideName
+    kind: Literal["preparation", "timed"]
+    round: Round | None = None
+    slot: Annotated[int, Field(ge=0, le=10)] = 0
+    attempt: Annotated[int, Field(ge=0, le=CASES_MAX)] = 0
+    start: Literal["fork", "plain"]
+    order: Annotated[list[Index], Field(max_length=CASES_MAX)] = []
+    device: Name = ""
+    uuid: Name = ""
+    mig: Name = ""
+    driver: Name = ""
+    mirrored: bool = False
+
+
+class KernelRecord(Record):
+    """A distinct kernel of a measurement; `count` per iteration may vary, so it is the sum over all samples."""
+
+    name: Name
+    grid: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
+    block: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
+    registers: Count = 0
+    shared: Count = 0
+    code: Hash = ""
+    count: Count = 0
+
+
+class Rejected(Record):
+    """A sample that failed validation: its iteration and why."""
+
+    index: Count
+    reason: Text
+
+
+class Measurement(Record):
+    """The samples of one implementation of one case in one launch."""
+
+    event: Literal["measurement"] = "measurement"
+    launch: Annotated[int, Field(ge=0, le=10**6)]
+    case: CaseId
+    implementation: ShortName = "main"
+    timing: TimerName
+    device_busy_ns: Annotated[Samples, Field(min_length=1)]
+    latency_ns: Samples
+    n_kernels: Annotated[list[Count], Field(max_length=SAMPLES_MAX)] | None = None
+    uncounted_copy_ns: Samples = []
+    kernels: Annotated[list[KernelRecord], Field(max_length=KERNELS_MAX)] = []
+    tick_ns: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    batch: Annotated[int, Field(ge=1, le=10**9)] = 1
+    cache: Literal["cold", "warm"]
+    stop: Literal["count", "timeout", "precision"]
+    coarse: bool = False
+    rejected: Annotated[list[Rejected], Field(max_length=ITEMS_MAX)] = []
+    retries: Annotated[list[Text], Field(max_length=10)] = []
+    check: Literal["passed", "unchecked"] = "unchecked"
+    inputs: Hash = ""
+    """One hash over the inputs as timed; empty where the case declares none."""
+    source: Hash = ""
+    wall_ns: Ns = 0
+
+    @model_validator(mode="after")
+    def _equal_lengths(self) -> Measurement:
+        samples = len(self.device_busy_ns)
+        for values in (self.latency_ns, self.n_kernels, self.uncounted_copy_ns):
+            if values is not None and len(values) != samples and values != []:
+                raise ValueError("samples, latencies, kernel counts and copies differ in number")
+        return self
+
+
+class Failure(Record):
+    """A case, implementation, or whole launch that gave no number, and why."""
+
+    event: Literal["failure"] = "failure"
+    launch: Annotated[int, Field(ge=0, le=10**6)]
+    side: SideName
+    case: CaseId | None = None
+    implementation: ShortName | None = None
+    kind: FailureKind
+    error: Text
+    stderr: Text = ""
+
+
+class Skip(Record):
+    """A case or implementation that was not measured on purpose."""
+
+    event: Literal["skip"] = "skip"
+    launch: Annotated[int, Field(ge=0, le=10**6)]
+    side: SideName
+    case: CaseId
+    implementation: ShortName | None = None
+    reason: Text
+
+
+class Artifact(Record):
+    """A generated text held against its saved copy."""
+
+    event: Literal["artifact"] = "artifact"
+    side: SideName
+    case: CaseId
+    name: Name
+    status: Literal["equal", "changed", "new"]
+    diff: Annotated[str, StringConstraints(max_length=65_536)] = ""
+
+
+class LaunchEnd(Record):
+    """A launch ended; what was seen of the device meanwhile."""
+
+    event: Literal["launch_end"] = "launch_end"
+    launch: Annotated[int, Field(ge=0, le=10**6)]
+    status: Literal["ok", "crashed", "timeout", "interrupted"]
+    wall_ns: Ns = 0
+    first_sample_ns: Ns = 0
+    telemetry: dict[Name, Finite | Name | None] = {}
+
+
+class Resumed(Record):
+    """The run went on after an interruption; rounds from `round` on are newer than this line."""
+
+    event: Literal["resumed"] = "resumed"
+    round: Round
+    at: Name
+
+
+class End(Record):
+    """The run is complete."""
+
+    event: Literal["end"] = "end"
+    at: Name
+    rounds: Annotated[int, Field(ge=0, le=ROUNDS_MAX)]
+    preparation_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    measuring_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+
+
+Event = Annotated[
+    Header | SideEvent | CaseEvent | CeilingsEvent | LaunchEvent | Measurement | Failure | Skip | Artifact | LaunchEnd | Resumed | End,
+    Field(discriminator="event"),
+]
+EVENT_NAMES = frozenset(
+    ("header", "side", "case", "ceilings", "launch", "measurement", "failure", "skip", "artifact", "launch_end", "resumed", "end")
+)

@@ -1,0 +1,148 @@
+"""Read `results.jsonl` as hostile bytes: everything outside the format or its bounds is `UntrustedInput`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import UntrustedInput
+from .events import EVENT_NAMES, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_NAME, Event
+
+LINE_MAX = 1 << 20  # bytes of one line: 100,000 samples would not fit, ordinary ones take a few thousand
+DEPTH_MAX = 16  # our own records nest five deep
+EVENTS_MAX = 20_000_000  # lines of one file
+SCHEMA_PATTERN = re.compile(re.escape(SCHEMA_NAME) + r"/(\d{1,4})\.(\d{1,4})")
+
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What `read` found: the events in order, and whether the last line was cut off in the middle."""
+
+    events: list[Event]
+    cut: bool
+
+
+def read(stream: BinaryIO, *, max_bytes: int | None = None) -> Lines:
+    """Read all events of a results file.
+
+    Args:
+        stream: the file, opened for reading bytes.
+        max_bytes: refuse a larger file (when publishing); None reads on.
+
+    Raises:
+        UntrustedInput: with the number of the line that breaks the format.
+    """
+    events: list[Event] = []
+    newer = False
+    cut = False
+    for number, line in _numbered_lines(stream, max_bytes):
+        if not line.endswith(b"\n"):
+            cut = True  # a killed run was writing it: not a record
+            break
+        try:
+            if number == 1:
+                newer = _newer_minor(line)
+            event = parse_event(line, newer=newer)
+        except UntrustedInput as error:
+            raise UntrustedInput(f"line {number}: {error.message}", error.hint) from None
+        if (number == 1) != (event is not None and event.event == "header"):
+            raise UntrustedInput(f"line {number}: the first line, and only it, must be the header")
+        if event is not None:
+            events.append(event)
+    if not events:
+        raise UntrustedInput("no header: the file is empty or its first line was cut off")
+    return Lines(events, cut)
+
+
+def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:
+    """One line as an event; None for an event of a newer minor version that this reader does not know.
+
+    Raises:
+        UntrustedInput: bad JSON, duplicate keys, NaN, infinities, deep nesting, unknown keys, values out of bounds.
+    """
+    value = _strict_json(line)
+    if newer and isinstance(value, dict) and isinstance(value.get("event"), str) and value["event"] not in EVENT_NAMES:
+        return None
+    try:
+        return _ADAPTER.validate_python(value, extra="ignore" if newer else "forbid", by_alias=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UntrustedInput(f"{place or 'event'}: {first['msg']}"[:500]) from None
+
+
+def _numbered_lines(stream: BinaryIO, max_bytes: int | None) -> Iterator[tuple[int, bytes]]:
+    total = 0
+    for number in range(1, EVENTS_MAX + 2):
+        line = stream.readline(LINE_MAX + 1)
+        if not line:
+            return
+        total += len(line)
+        if len(line) > LINE_MAX:
+            raise UntrustedInput(f"line {number}: longer than {LINE_MAX} bytes")
+        if max_bytes is not None and total > max_bytes:
+            raise UntrustedInput(f"larger than {max_bytes} bytes")
+        if number > EVENTS_MAX:
+            raise UntrustedInput(f"more than {EVENTS_MAX} lines")
+        yield number, line
+
+
+def _newer_minor(line: bytes) -> bool:
+    value = _strict_json(line)
+    schema = value.get("schema") if isinstance(value, dict) else None
+    match = SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None:
+        raise UntrustedInput(f"not a results file: its first line must be a header with schema {SCHEMA_NAME}/…")
+    if int(match[1]) != SCHEMA_MAJOR:
+        raise UntrustedInput(
+            f"schema version {match[1]}.{match[2]} is not known to this evenbench, which reads {SCHEMA_MAJOR}.x",
+            "use the evenbench version that wrote the file, or one that reads it",
+        )
+    return int(match[2]) > SCHEMA_MINOR
+
+
+def _strict_json(line: bytes | str) -> Any:
+    try:
+        text = line.decode("utf-8") if isinstance(line, bytes) else line
+        _check_depth(text)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise UntrustedInput("not UTF-8") from None
+    except (ValueError, RecursionError) as error:  # JSONDecodeError, an integer of thousands of digits
+        raise UntrustedInput(f"not JSON: {str(error)[:200]}") from None
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before the JSON parser recurses; brackets inside strings do not count."""
+    if text.count("[") + text.count("{") <= DEPTH_MAX:
+        return
+    depth = 0
+    inside = False
+    for token in re.finditer(r'\\.|["\[\]{}]', text):
+        mark = token[0]
+        if mark == '"':
+            inside = not inside
+        elif not inside and mark in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise UntrustedInput(f"nested deeper than {DEPTH_MAX}")
+        elif not inside and mark in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise UntrustedInput("an object has a key twice")
+    return result
+
+
+def _no_constant(name: str) -> Any:
+    raise UntrustedInput(f"{name} is not a number here")

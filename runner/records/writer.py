@@ -1,0 +1,76 @@
+"""Append events to `results.jsonl`, line by line, so that a killed run loses nothing that it measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import UsageError
+from .events import Event
+
+
+def dump(event: Event) -> str:
+    """One event as one line of JSON, without the newline."""
+    return json.dumps(event.model_dump(by_alias=True, mode="json"), separators=(",", ":"), allow_nan=False)
+
+
+class Writer:
+    """An append-only results file. Every event is one `write` of one whole line.
+
+    Args:
+        path: the file.
+        resume: append to an existing file, cutting off a last line that was not finished; else the file must be new.
+
+    Raises:
+        UsageError: the file exists and `resume` is false, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | (0 if resume else os.O_CREAT | os.O_EXCL)
+        try:
+            if resume:
+                cut_unfinished_line(path)
+            self._descriptor = os.open(path, flags, 0o644)
+        except FileExistsError:
+            raise UsageError(f"{path} exists already", "give another --output, or go on with --resume") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+        self.path = path
+
+    def write(self, event: Event) -> None:
+        """Append one event. Raises `UsageError` when the disk is full or the file is gone."""
+        data = (dump(event) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            raise UsageError(
+                f"{self.path} cannot be written any more: {error.strerror}", "free some space, then go on with --resume"
+            ) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def cut_unfinished_line(path: Path) -> None:
+    """Cut off what follows the last newline: the line that a killed run was writing."""
+    with path.open("rb+") as file:
+        position = file.seek(0, os.SEEK_END)
+        while position > 0:
+            step = min(position, 65_536)
+            file.seek(position - step)
+            newline = file.read(step).rfind(b"\n")
+            if newline >= 0:
+                file.truncate(position - step + newline + 1)
+                return
+            position -= step
+        file.truncate(0)

@@ -1,0 +1,69 @@
+# shellcheck shell=sh
+# What scripts share: a Python, a virtual environment that is current, and one line per gate. Sourced, not run.
+
+VENV=${EVENBENCH_VENV:-.venv}
+TORCH=torch==2.13.0 # the version of the image's stack
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# Prints the first interpreter that is new enough and can make environments.
+find_python() {
+    for python in ${EVENBENCH_PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
+        if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            say "$python"
+            return
+        fi
+    done
+    die "no Python 3.11 or newer with venv found (hint: install one, or name it in EVENBENCH_PYTHON)"
+}
+
+# True where the tests that need torch shall run: always in CI, elsewhere unless EVENBENCH_TEST_TORCH=0.
+wants_torch() {
+    [ "${CI:-}" = true ] || [ "${EVENBENCH_TEST_TORCH:-1}" != 0 ]
+}
+
+# What the environment was made from; a change of any of it installs anew.
+environment_stamp() {
+    wants_torch && torch=$TORCH || torch=none
+    say "$(git hash-object pyproject.toml scripts/lib.sh) $torch $PWD"
+}
+
+# Makes the environment, or leaves it alone when its stamp is current. Puts its tools first on PATH.
+prepare_environment() {
+    if [ "$(cat "$VENV/.stamp" 2>/dev/null)" != "$(environment_stamp)" ]; then
+        if ! [ -x "$VENV/bin/python" ]; then
+            python=$(find_python) || exit 1
+            say "making $VENV with $("$python" --version)"
+            "$python" -m venv "$VENV"
+        fi
+        say "installing evenbench with its test tools into $VENV"
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[test]'
+        if wants_torch; then
+            say "installing $TORCH for the tests that run on the CPU. Unless your pip is set up with a CPU build, this is"
+            say "  a CUDA build of several gigabytes; EVENBENCH_TEST_TORCH=0 goes without it, and those tests are skipped."
+            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$TORCH"
+        fi
+        environment_stamp >"$VENV/.stamp"
+    fi
+    PATH=$(cd "$VENV/bin" && pwd):$PATH
+    export PATH
+}
+
+# gate NAME COMMAND…: one line when it passes; when it fails, the command and what it printed. `failed` collects names.
+failed=
+gate() {
+    name=$1
+    shift
+    if output=$("$@" 2>&1); then
+        say "ok    $name"
+    else
+        say "FAIL  $name: $*"
+        say "$output"
+        failed="$failed $name"
+    fi
+}

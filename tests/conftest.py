@@ -1,0 +1,65 @@
+"""What all tests share: GPU tests that say why they are skipped, tools that CI may not lack, steady hypothesis runs."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ON_CI = os.environ.get("CI") == "true"
+
+# No deadline: an example's wall time says nothing on a shared machine. In CI the same examples every time.
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if ON_CI else "here")
+
+
+def pytest_configure() -> None:
+    """CI installs torch; without it, `importorskip` would skip in silence what CI is there to run."""
+    if ON_CI and importlib.util.find_spec("torch") is None:
+        raise pytest.UsageError("CI=true and torch is not installed (hint: scripts/test installs it)")
+
+
+@cache
+def why_no_gpu() -> str:
+    """The reason why GPU tests cannot run here; empty where they can."""
+    try:
+        ctypes.CDLL("libcuda.so.1")  # quick, where importing torch takes seconds
+    except OSError:
+        return "no NVIDIA driver on this machine (libcuda.so.1)"
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    import torch
+
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    return "" if torch.cuda.is_available() else "torch sees no CUDA device"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where there is none, with the reason."""
+    for item in items:
+        if item.get_closest_marker("gpu") and (reason := why_no_gpu()):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def tool() -> Callable[[str], str]:
+    """`tool(name)` is the path of a program; a missing one skips the test, but fails it in CI."""
+
+    def find(name: str) -> str:
+        beside_python = Path(sys.executable).parent / name
+        path = str(beside_python) if beside_python.exists() else shutil.which(name)
+        if path is None:
+            (pytest.fail if ON_CI else pytest.skip)(f"{name} is not installed")
+        return path
+
+    return find

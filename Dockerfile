@@ -25,7 +25,7 @@ ARG EXTRAS=cuda
 #   --secret id=pipconf,src=pip.conf --secret id=ca,src=ca.crt    (pip.conf then says `cert = /run/secrets/ca`)
 RUN --mount=type=secret,id=pipconf,target=/etc/pip.conf --mount=type=secret,id=ca \
     python3 -m venv /opt/evenbench \
-    && /opt/evenbench/bin/pip install --no-cache-dir --no-compile ".[${EXTRAS}]"
+    && /opt/evenbench/bin/pip install --no-cache-dir ".${EXTRAS:+[${EXTRAS}]}"
 
 # ---- the image
 FROM ${BASE_IMAGE}

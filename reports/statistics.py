@@ -1,18 +1,17 @@
 """Is head slower than base? Pure functions of numbers.
 
-The statistical unit is the launch. Its *location* is the grouped median of its samples: the median, interpolated
-inside the timer's tick. Of round k a row keeps d_k = log(head location) − log(base location). Over its K whole rounds,
-with mean d, standard deviation s (at least that of rounding to a tick, tick / (√12 · location)), se = s / √K and t with
-K − 1 degrees of freedom::
+The statistical unit is the launch, and its location speaks for it (`reports.location`). Of round k a row keeps
+d_k = log(head location) - log(base location). Over its K whole rounds, with mean d, standard deviation s (at least that
+of rounding to a tick, tick / (√12 · location)), se = s / √K and t with K - 1 degrees of freedom::
 
-    change        exp(d) − 1, with the 95 % interval exp(d ± t₀.₉₇₅ · se) − 1
-    p_slower      P(t > (d − δ) / se)          δ = log(1 + min_effect)
+    change        exp(d) - 1, with the 95 % interval exp(d ± t₀.₉₇₅ · se) - 1
+    p_slower      P(t > (d - δ) / se)          δ = log(1 + min_effect)
     p_faster      P(t < (d + δ) / se)
-    p_equivalent  P(t > (ε − |d|) / se)        ε = log(1 + equivalence); the larger of two one-sided tests
-    resolvable    exp(δ + t₁₋ₐ · se) − 1       a = family_error / (2 · rows · looks), the first step of Holm
+    p_equivalent  P(t > (ε - |d|) / se)        ε = log(1 + equivalence); the larger of two one-sided tests
+    resolvable    exp(δ + t₁₋ₐ · se) - 1       a = family_error / (2 · rows · looks), the first step of Holm
 
 Each p is multiplied by the number of planned looks. Holm's step-down over all judged rows and both directions then
-keeps the chance of any false `regressed` or `improved` in the whole run under `family_error`.
+keeps the chance of any false `regressed` or `improved` in the whole run at `family_error`.
 
 Swapping base and head mirrors every answer, so the floor of s takes the smaller of the two sides' median locations.
 """
@@ -20,43 +19,45 @@ Swapping base and head mirrors every answer, so the floor of s takes the smaller
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-Samples = Sequence[int] | NDArray[np.integer]
-Floats = NDArray[np.float64]
+from .location import Floats, Row, grouped_median, locations
+
+__all__ = [
+    "DRAWS",
+    "MIN_ROUNDS",
+    "GeometricMean",
+    "Judgement",
+    "Row",
+    "Settings",
+    "Shuffled",
+    "Verdict",
+    "geometric_mean",
+    "grouped_median",
+    "judge",
+    "locations",
+    "open_rows",
+    "shuffled_labels",
+]
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Verdict = Literal["regressed", "improved", "unchanged", "inconclusive"]
 
 MIN_ROUNDS = 6  # under it a t test has next to no power at the levels of a whole run
 CONFIDENCE = 0.95  # of the printed intervals
-EQUIVALENT_P = 0.05  # `unchanged` is a statement on one row, so it is not corrected for the family
-STOP_CHANGED_P = 1e-6  # a clear change stops early only where no later look could make it doubtful
+EQUIVALENT_P = 0.05  # `unchanged` speaks of one row, so the family does not correct it
+STOP_CHANGED_P = 1e-6  # a row stops as changed only where later looks could not make it doubtful
 STOP_UNCHANGED_RAW_P = 0.05  # a hint of a change keeps an equivalent row going
 DRAWS = 20  # of shuffled labels
-TICK_WITHOUT_ONE_NS = 1  # samples are whole nanoseconds at best
-MAX_EXPONENT = 700.0  # exp of it is still finite
-BLOCK_SAMPLES = 1 << 20  # sorted at once: 8 MiB, whatever the size of the run
-
-
-@dataclass(frozen=True)
-class Row:
-    """The samples of one case and implementation on both sides.
-
-    Attributes:
-        key: any hashable; comes back in the judgement.
-        rounds: (base, head) of each planned round, in nanoseconds; None for a round, or a side of it, without samples.
-        tick_ns: the timer's tick; None where it has none.
-        min_effect: the change, as a fraction, that a verdict must exceed.
-    """
-
-    key: Hashable
-    rounds: Sequence[tuple[Samples | None, Samples | None] | None]
-    tick_ns: int | None
-    min_effect: float
+TICK_WITHOUT_ONE_NS = 1  # samples are whole nanoseconds
+MAX_EXPONENT = 700.0  # its exp is still finite
+WITHIN_TICK = "the rounds differ by less than the timer can tell; its tick sets the interval"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Settings:
         looks: rounds after which the plan looks at the data; their number multiplies each p, reached or not.
         equivalence: a change, as a fraction, inside which a row counts as unchanged.
         family_error: the chance of any false `regressed` or `improved` in the whole run.
+
+    Raises ValueError without looks.
     """
 
     looks: tuple[int, ...] = (8, 16, 24)
@@ -75,22 +78,22 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.looks:
-            raise ValueError("looks: at least one is needed")
+            raise ValueError("looks must name at least one number of rounds")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the samples of one row say. Changes are fractions, positive where head is slower.
+    """What the samples of one row say. Changes are fractions, above 0 where head is slower.
 
     Attributes:
-        verdict: the decision, under the settings' family error.
+        verdict: the decision.
         change: paired estimate over the whole rounds; None without one.
         interval: 95 % confidence interval of `change`; None under MIN_ROUNDS whole rounds.
         p_slower, p_faster, p_equivalent: times the planned looks, at most 1, before Holm.
-        resolvable: the slow-down that these rounds could have shown; None as `interval`.
+        resolvable: the slow-down that these rounds could have shown; None where `interval` is.
         base_ns, head_ns: median location of the side's launches in whole rounds; None without one.
         rounds: whole rounds used.
-        warnings: what a reader should know, each a short sentence.
+        warnings: what a reader should know, a short sentence each.
     """
 
     key: Hashable
@@ -109,7 +112,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class GeometricMean:
-    """The mean change over `rows` judged rows, and its 95 % interval."""
+    """The mean change of a run's `rows` judged rows, as a fraction, and its 95 % interval."""
 
     change: float
     interval: tuple[float, float]
@@ -118,7 +121,7 @@ class GeometricMean:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """How often each row, in row order, was flagged in `draws` draws of shuffled labels."""
+    """In how many of `draws` draws of shuffled labels each row was flagged, in row order."""
 
     flagged: tuple[int, ...]
     draws: int
@@ -129,88 +132,134 @@ class Shuffled:
         return sum(self.flagged)
 
 
-def grouped_median(samples: Samples, tick_ns: int | None) -> float:
-    """The location of one launch in ns: `statistics.median_grouped` of the samples snapped to the tick.
+def judge(rows: Sequence[Row], settings: Settings, located: Floats | None = None) -> list[Judgement]:
+    """Judges the comparable rows of a whole run, over all its shards, and answers in row order.
 
-    Without a tick it is the plain median. Raises ValueError without samples.
+    A row under MIN_ROUNDS whole rounds is inconclusive with p = 1, and Holm does not count it.
+    `located` is `locations(rows)`, where the caller has it already.
     """
-    block = np.asarray(samples, dtype=np.int64).reshape(1, -1)
-    if not block.size:
-        raise ValueError("no samples")
-    return float(_grouped_medians(block, np.array([tick_ns or 0]))[0])
+    located = locations(rows) if located is None else located
+    answers = _unjudged(rows, located)
+    judged = _judged(located)
+    tests = _test(located[judged], [rows[i] for i in judged], settings)
+    regressed, improved = tests.flags(settings.family_error)
+    half = _t_quantile((1 - CONFIDENCE) / 2, tests.freedom) * tests.se
+    low, high = _change(tests.mean - half), _change(tests.mean + half)
+    first_step = settings.family_error / (2 * max(1, judged.size) * len(settings.looks))
+    resolvable = _change(tests.delta + _t_quantile(first_step, tests.freedom) * tests.se)
+    for n, i in enumerate(judged):
+        p = float(tests.equivalent[n])
+        sign: Verdict = "unchanged" if p <= EQUIVALENT_P else "inconclusive"
+        answers[i] = replace(
+            answers[i],
+            verdict="regressed" if regressed[n] else "improved" if improved[n] else sign,
+            interval=(float(low[n]), float(high[n])),
+            p_slower=float(tests.slower[n]),
+            p_faster=float(tests.faster[n]),
+            p_equivalent=p,
+            resolvable=float(resolvable[n]),
+            warnings=answers[i].warnings + ((WITHIN_TICK,) if tests.within_tick[n] else ()),
+        )
+    return answers
 
 
-def _grouped_medians(block: NDArray[np.int64], ticks: NDArray[np.int64]) -> Floats:
-    """The locations of launches with equally many samples, one a line; tick 0 stands for none."""
-    n = block.shape[1]
-    tick = np.maximum(ticks, 1)[:, np.newaxis]
-    cells = np.sort((block + tick // 2) // tick, axis=1)  # in ticks, halves upwards
-    lower, upper = cells[:, (n - 1) // 2], cells[:, n // 2]
-    below = (cells < upper[:, np.newaxis]).sum(axis=1)
-    at = (cells == upper[:, np.newaxis]).sum(axis=1)
-    grouped = (upper - 0.5 + (n / 2 - below) / at) * tick[:, 0]
-    return np.asarray(np.where(ticks > 0, grouped, lower / 2 + upper / 2), dtype=np.float64)
+def _unjudged(rows: Sequence[Row], located: Floats) -> list[Judgement]:
+    """The rows' estimates, without a judgement on them."""
+    d, _, count = _differences(located)
+    change = _change(d.sum(axis=1) / np.maximum(count, 1))
+    medians = _side_medians(located, count)
+    return [
+        Judgement(
+            key=row.key,
+            verdict="inconclusive",
+            change=float(change[i]) if whole else None,
+            interval=None,
+            p_slower=1.0,
+            p_faster=1.0,
+            p_equivalent=1.0,
+            resolvable=None,
+            base_ns=float(medians[i, 0]) if whole else None,
+            head_ns=float(medians[i, 1]) if whole else None,
+            rounds=whole,
+            warnings=_warnings(row, whole),
+        )
+        for i, (row, whole) in enumerate(zip(rows, count.tolist(), strict=True))
+    ]
 
 
-def locations(rows: Sequence[Row]) -> Floats:
-    """The location of every launch in ns: an array of rows × rounds × (base, head).
+def _warnings(row: Row, whole: int) -> tuple[str, ...]:
+    begun = max((k + 1 for k, sides in enumerate(row.rounds) if any(s is not None for s in sides or ())), default=0)
+    few = f"too few rounds: {whole} whole, at least {MIN_ROUNDS} needed"
+    dropped = f"{begun - whole} of {begun} rounds dropped: no time above 0 on both sides"
+    return ((few,) if whole < MIN_ROUNDS else ()) + ((dropped,) if whole < begun else ())
 
-    Both sides are NaN in a round that is not whole: one without samples, or with a location that is not positive.
+
+def open_rows(judgements: Sequence[Judgement], settings: Settings, *, shards: int = 1) -> list[Hashable]:
+    """The keys of the rows that go on to the next look.
+
+    A row stops as changed where Holm over all `shards`, each of as many rows, must reject it; as unchanged where it is
+    equivalent and its p, before the factor for the looks, hints at no change.
     """
-    width = max([1, *(len(row.rounds) for row in rows)])
-    found = np.full((len(rows), width, 2), np.nan)
-    flat = found.reshape(-1)
-    by_length: dict[int, tuple[list[int], list[Samples], list[int]]] = {}
-    for r, row in enumerate(rows):
-        for k, sides in enumerate(row.rounds):
-            for side, samples in enumerate(sides or ()):
-                if samples is not None and len(samples):
-                    places, launches, ticks = by_length.setdefault(len(samples), ([], [], []))
-                    places.append((r * width + k) * 2 + side)
-                    launches.append(samples)
-                    ticks.append(row.tick_ns or 0)
-    for length, (places, launches, ticks) in by_length.items():
-        step = max(1, BLOCK_SAMPLES // length)
-        for i in range(0, len(places), step):
-            part = slice(i, i + step)
-            block = np.concatenate([np.asarray(samples, dtype=np.int64) for samples in launches[part]])
-            flat[places[part]] = _grouped_medians(block.reshape(-1, length), np.array(ticks[part]))
-    found[~(found > 0).all(axis=2)] = np.nan
-    return found
+    changed_p = min(STOP_CHANGED_P, settings.family_error / (2 * max(1, len(judgements)) * shards))
+    hint_p = min(1.0, STOP_UNCHANGED_RAW_P * len(settings.looks))
+    going_on = []
+    for judgement in judgements:
+        p = min(judgement.p_slower, judgement.p_faster)
+        if p > changed_p and not (judgement.p_equivalent <= EQUIVALENT_P and p >= hint_p):
+            going_on.append(judgement.key)
+    return going_on
 
 
-def _differences(located: Floats) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
-    """d_k (0 in rounds that are not whole), which rounds are whole, and how many: rows × rounds twice, then rows."""
-    whole = ~np.isnan(located[:, :, 0])
-    logs = np.log(located)
-    return np.where(whole, logs[:, :, 1] - logs[:, :, 0], 0.0), whole, whole.sum(axis=1)
+def shuffled_labels(
+    rows: Sequence[Row], settings: Settings, seed: int, draws: int = DRAWS, located: Floats | None = None
+) -> Shuffled:
+    """Judges the rows with base and head swapped in half of the rounds: each row that is flagged then is a false alarm.
+
+    A draw puts the run's rounds in a random order, the same for all rows, and each row swaps the first half of its own
+    whole rounds: exactly half, so that a true change cancels; of an odd number the smaller half.
+    """
+    located = locations(rows) if located is None else located
+    judged = _judged(located)
+    chosen = [rows[i] for i in judged]
+    flagged = np.zeros(len(rows), dtype=np.int64)
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        shuffled = _swap_half(located[judged], random.permutation(located.shape[1]))
+        slower, faster = _test(shuffled, chosen, settings).flags(settings.family_error)
+        flagged[judged] += slower | faster
+    return Shuffled(tuple(flagged.tolist()), draws)
 
 
-def _side_medians(located: Floats, count: NDArray[np.int64]) -> Floats:
-    """The median location of each row's sides: rows × 2; NaN without whole rounds."""
-    ordered = np.sort(located, axis=1)  # NaN last
-    middle = np.stack([(count - 1) // 2, count // 2], axis=1)
-    return np.take_along_axis(ordered, middle[:, :, np.newaxis], axis=1).mean(axis=1)
+def _swap_half(located: Floats, order: Integers) -> Floats:
+    """The sides swapped in the first half of each row's whole rounds, as `order` ranks the rounds."""
+    drawn = located[:, order]
+    whole = ~np.isnan(drawn[:, :, :1])
+    swapped = whole.cumsum(axis=1) <= whole.sum(axis=1, keepdims=True) // 2
+    answer = np.empty_like(located)
+    answer[:, order] = np.where(swapped, drawn[:, :, ::-1], drawn)
+    return answer
 
 
-def _floor(located: Floats, count: NDArray[np.int64], rows: Sequence[Row]) -> Floats:
-    """The least standard deviation of d_k to believe in: that of rounding one location to the tick."""
-    tick = np.array([row.tick_ns or TICK_WITHOUT_ONE_NS for row in rows], dtype=np.float64)
-    return tick / (np.sqrt(12) * _side_medians(located, count).min(axis=1))
+def geometric_mean(rows: Sequence[Row], located: Floats | None = None) -> GeometricMean | None:
+    """The geometric mean of the change over the rows of MIN_ROUNDS whole rounds or more; None without any.
 
-
-def _t_above(t: Floats, freedom: NDArray[np.int64]) -> Floats:
-    """P(T > t). As a lower tail, which keeps its digits where an upper one is 1 minus almost 1."""
-    return np.asarray(stdtr(freedom, -t), dtype=np.float64)
-
-
-def _t_quantile(upper: float, freedom: NDArray[np.int64]) -> Floats:
-    """The t that is exceeded with probability `upper`."""
-    return np.asarray(-stdtrit(freedom, upper), dtype=np.float64)
-
-
-def _change(logarithm: Floats) -> Floats:
-    return np.asarray(np.expm1(np.minimum(logarithm, MAX_EXPONENT)), dtype=np.float64)
+    Its interval comes from the rounds' means over rows, since what disturbs a launch disturbs many of its rows. Each
+    row enters them by its deviation from its own mean, so that rows which stopped at an early look do not shift them.
+    With all rows in all rounds this is the t interval of the rounds' means. Freedom is that of the shortest row.
+    """
+    located = locations(rows) if located is None else located
+    judged = _judged(located)
+    if not judged.size:
+        return None
+    located, chosen = located[judged], [rows[i] for i in judged]
+    d, whole, count = _differences(located)
+    means = d.sum(axis=1) / count
+    deviations = np.where(whole, d - means[:, np.newaxis], 0.0) / np.sqrt(count * (count - 1))[:, np.newaxis]
+    rounding = _rounding(located, count, chosen) / np.sqrt(count)
+    variance = max((deviations.sum(axis=0) ** 2).sum(), (rounding**2).sum())
+    half = _t_quantile((1 - CONFIDENCE) / 2, count.min(keepdims=True) - 1) * np.sqrt(variance) / judged.size
+    low, mid, high = _change(means.mean() + half * np.array([-1.0, 0.0, 1.0])).tolist()
+    return GeometricMean(mid, (low, high), judged.size)
 
 
 @dataclass(frozen=True)
@@ -219,14 +268,14 @@ class _Tests:
 
     mean: Floats
     se: Floats
-    freedom: NDArray[np.int64]
+    freedom: Integers
     delta: Floats
     slower: Floats
     faster: Floats
     equivalent: Floats
-    floored: NDArray[np.bool_]
+    within_tick: Flags
 
-    def flags(self, family_error: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def flags(self, family_error: float) -> tuple[Flags, Flags]:
         """Which rows Holm's step-down over all rows and both directions calls slower, and which faster."""
         p = np.concatenate([self.slower, self.faster])
         order = np.argsort(p)
@@ -239,94 +288,48 @@ class _Tests:
 def _test(located: Floats, rows: Sequence[Row], settings: Settings) -> _Tests:
     d, whole, count = _differences(located)
     mean = d.sum(axis=1) / count
-    spread = np.sqrt(np.where(whole, d - mean[:, np.newaxis], 0.0).__pow__(2).sum(axis=1) / (count - 1))
-    floor = _floor(located, count, rows)
-    se = np.maximum(spread, floor) / np.sqrt(count)
+    spread = np.sqrt((np.where(whole, d - mean[:, np.newaxis], 0.0) ** 2).sum(axis=1) / (count - 1))
+    rounding = _rounding(located, count, rows)
+    se = np.maximum(spread, rounding) / np.sqrt(count)
     delta = np.log1p(np.array([row.min_effect for row in rows], dtype=np.float64))
-    freedom = count - 1
     slower, faster, equivalent = (
-        np.minimum(1.0, len(settings.looks) * _t_above(excess / se, freedom))
-        for excess in (mean - delta, -mean - delta, np.log1p(settings.equivalence) - np.abs(mean))
+        # A lower tail keeps the digits that an upper one loses as 1 minus almost 1.
+        np.minimum(1.0, len(settings.looks) * stdtr(count - 1, -beyond / se))
+        for beyond in (mean - delta, -mean - delta, np.log1p(settings.equivalence) - np.abs(mean))
     )
-    return _Tests(mean, se, freedom, delta, slower, faster, equivalent, spread < floor)
+    return _Tests(mean, se, count - 1, delta, slower, faster, equivalent, spread < rounding)
 
 
-def judge(rows: Sequence[Row], settings: Settings, located: Floats | None = None) -> list[Judgement]:
-    """Judges the rows of a whole run, over all its shards, and answers in row order.
-
-    A row under MIN_ROUNDS whole rounds is inconclusive with p = 1, and Holm does not count it.
-
-    Args:
-        rows: all rows of the run that are comparable.
-        settings: looks, equivalence and family error.
-        located: `locations(rows)`, where the caller has it already.
-    """
-    located = locations(rows) if located is None else located
-    d, _, count = _differences(located)
-    change = _change(d.sum(axis=1) / np.maximum(count, 1))
-    medians = _side_medians(located, count)
-    judged = np.flatnonzero(count >= MIN_ROUNDS)
-    answers = dict(zip(judged.tolist(), _answers(located[judged], [rows[i] for i in judged], settings), strict=True))
-    return [
-        _judgement(row, n, float(change[i]), (float(medians[i, 0]), float(medians[i, 1])), answers.get(i, _TOO_FEW))
-        for i, (row, n) in enumerate(zip(rows, count.tolist(), strict=True))
-    ]
+def _judged(located: Floats) -> Integers:
+    """The indices of the rows with enough whole rounds."""
+    return np.flatnonzero((~np.isnan(located[:, :, 0])).sum(axis=1) >= MIN_ROUNDS)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    verdict: Verdict
-    interval: tuple[float, float] | None
-    slower: float
-    faster: float
-    equivalent: float
-    resolvable: float | None
-    warnings: tuple[str, ...]
+def _differences(located: Floats) -> tuple[Floats, Flags, Integers]:
+    """d_k (0 in rounds that are not whole) and which rounds are whole, each rows by rounds; how many a row has."""
+    whole = ~np.isnan(located[:, :, 0])
+    logs = np.log(located)
+    return np.where(whole, logs[:, :, 1] - logs[:, :, 0], 0.0), whole, whole.sum(axis=1)
 
 
-_TOO_FEW = _Answer("inconclusive", None, 1.0, 1.0, 1.0, None, (f"too few rounds: {MIN_ROUNDS} whole ones are needed",))
-_FLOORED = "the rounds differ by less than the timer can tell; its tick sets the interval"
+def _side_medians(located: Floats, count: Integers) -> Floats:
+    """The median location of each row's sides: rows by (base, head); NaN without whole rounds."""
+    ordered = np.sort(located, axis=1)  # NaN last
+    middle = np.stack([(count - 1) // 2, count // 2], axis=1)
+    pair = np.take_along_axis(ordered, middle[:, :, np.newaxis], axis=1)
+    return np.asarray(pair.mean(axis=1), dtype=np.float64)
 
 
-def _answers(located: Floats, rows: Sequence[Row], settings: Settings) -> list[_Answer]:
-    tests = _test(located, rows, settings)
-    regressed, improved = tests.flags(settings.family_error)
-    half = _t_quantile((1 - CONFIDENCE) / 2, tests.freedom) * tests.se
-    first_step = settings.family_error / (2 * max(1, len(rows)) * len(settings.looks))
-    resolvable = _change(tests.delta + _t_quantile(first_step, tests.freedom) * tests.se)
-    low, high = _change(tests.mean - half), _change(tests.mean + half)
-    verdicts: list[Verdict] = [
-        "regressed" if slow else "improved" if fast else "unchanged" if p <= EQUIVALENT_P else "inconclusive"
-        for slow, fast, p in zip(regressed, improved, tests.equivalent, strict=True)
-    ]
-    return [
-        _Answer(
-            verdicts[i],
-            (float(low[i]), float(high[i])),
-            float(tests.slower[i]),
-            float(tests.faster[i]),
-            float(tests.equivalent[i]),
-            float(resolvable[i]),
-            (_FLOORED,) if tests.floored[i] else (),
-        )
-        for i in range(len(rows))
-    ]
+def _rounding(located: Floats, count: Integers, rows: Sequence[Row]) -> Floats:
+    """The standard deviation of log locations that rounding to the tick alone brings, one value a row."""
+    ticks = np.array([row.tick_ns or TICK_WITHOUT_ONE_NS for row in rows], dtype=np.float64)
+    return np.asarray(ticks / (np.sqrt(12) * _side_medians(located, count).min(axis=1)), dtype=np.float64)
 
 
-def _judgement(row: Row, whole: int, change: float, medians: tuple[float, float], answer: _Answer) -> Judgement:
-    begun = max((k + 1 for k, sides in enumerate(row.rounds) if any(s is not None for s in sides or ())), default=0)
-    dropped = (f"{begun - whole} of {begun} rounds dropped: no time above 0 on both sides",) if begun > whole else ()
-    return Judgement(
-        key=row.key,
-        verdict=answer.verdict,
-        change=change if whole else None,
-        interval=answer.interval,
-        p_slower=answer.slower,
-        p_faster=answer.faster,
-        p_equivalent=answer.equivalent,
-        resolvable=answer.resolvable,
-        base_ns=medians[0] if whole else None,
-        head_ns=medians[1] if whole else None,
-        rounds=whole,
-        warnings=answer.warnings + dropped,
-    )
+def _t_quantile(upper: float, freedom: Integers) -> Floats:
+    """The t that is exceeded with probability `upper`."""
+    return np.asarray(-stdtrit(freedom, upper), dtype=np.float64)
+
+
+def _change(logarithm: Floats) -> Floats:
+    return np.asarray(np.expm1(np.minimum(logarithm, MAX_EXPONENT)), dtype=np.float64)

@@ -122,10 +122,11 @@ class Params(Mapping[str, Scalar]):
         return self._values[key]  # type: ignore[no-any-return]  # a slot set in __init__
 
     def __getattr__(self, key: str) -> Any:
+        values: Mapping[str, Scalar] = object.__getattribute__(self, "_values")  # absent while being unpickled
         try:
-            return self._values[key]
+            return values[key]
         except KeyError:
-            raise AttributeError(f"this case has no parameter {key!r}; it has: {', '.join(self._values)}") from None
+            raise AttributeError(f"this case has no parameter {key!r}; it has: {', '.join(values)}") from None
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("parameters are fixed")
@@ -135,6 +136,9 @@ class Params(Mapping[str, Scalar]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Params, (dict(self._values),)
 
     def __repr__(self) -> str:
         return "Params(" + ", ".join(f"{key}={value!r}" for key, value in self._values.items()) + ")"
@@ -186,7 +190,11 @@ class Case:
         """All grid points, in the order of the grid."""
         keys = sorted(self.params)
         return [
-            Point(self, Params(dict(zip(keys, values, strict=True))), case_id(self.name, dict(zip(keys, values, strict=True))))
+            Point(
+                self,
+                Params(dict(zip(keys, values, strict=True))),
+                case_id(self.name, dict(zip(keys, values, strict=True))),
+            )
             for values in itertools.product(*(self.params[key] for key in keys))
         ]
 
@@ -246,20 +254,41 @@ def case(  # noqa: PLR0913 - the keywords are the public vocabulary of a case
     Raises:
         CaseError: with file and line, for anything malformed.
     """
+    if callable(name):  # a bare @case
+        file, line = _place(name)
+        raise CaseError(f"{file}:{line}: @case needs a name", 'write @case("group/name")')
 
     def declare(function: Callable[..., Bench]) -> Case:
         file, line = _place(function)
         try:
             grid = _checked_grid(name, params or {})
-            _check_keywords(unknown, timer=timer, cache=cache, iterations=iterations, timeout_s=timeout_s, device=device)
+            _check_keywords(
+                unknown, timer=timer, cache=cache, iterations=iterations, timeout_s=timeout_s, device=device
+            )
+            for keyword, words in (("tags", tags), ("requires", requires)):
+                if isinstance(words, str):  # it would be taken apart into letters
+                    raise CaseError(f"case {name!r}: {keyword}={words!r} must be a list of strings")
             if skip and not why:
                 raise CaseError(f"case {name!r}: skip= needs why=")
         except CaseError as error:
             raise CaseError(f"{file}:{line}: {error.message}", error.hint) from None
         return Case(
-            name=name, function=function, params=MappingProxyType(grid), tags=frozenset(tags), device=device, timer=timer,
-            requires=tuple(requires), skip=skip, why=why, cache=cache, iterations=iterations, timeout_s=timeout_s,
-            rtol=rtol, atol=atol, file=file, line=line,
+            name=name,
+            function=function,
+            params=MappingProxyType(grid),
+            tags=frozenset(tags),
+            device=device,
+            timer=timer,
+            requires=tuple(requires),
+            skip=skip,
+            why=why,
+            cache=cache,
+            iterations=iterations,
+            timeout_s=timeout_s,
+            rtol=rtol,
+            atol=atol,
+            file=file,
+            line=line,
         )
 
     return declare
@@ -270,14 +299,16 @@ def _place(function: Callable[..., Any]) -> tuple[str, int]:
     return (code.co_filename, code.co_firstlineno) if code else ("<unknown>", 0)
 
 
-def _checked_grid(name: object, params: Mapping[str, Sequence[Scalar]]) -> dict[str, tuple[Scalar, ...]]:
+def _checked_grid(name: object, params: Mapping[Any, Sequence[Scalar]]) -> dict[str, tuple[Scalar, ...]]:
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise CaseError(f"case name {name!r} must match {NAME_PATTERN.pattern}")
     grid: dict[str, tuple[Scalar, ...]] = {}
     points = 1
     for key, values in params.items():
-        if not KEY_PATTERN.fullmatch(key):
+        if not isinstance(key, str) or not KEY_PATTERN.fullmatch(key):
             raise CaseError(f"case {name!r}: parameter name {key!r} must be an identifier")
+        if hasattr(Params, key):  # p.keys would be the method
+            raise CaseError(f"case {name!r}: parameter name {key!r} is taken by the mapping p", "choose another name")
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise CaseError(f"case {name!r}: parameter {key!r} needs a list of one or more values")
         texts = [_checked_value(name, key, value) for value in values]
@@ -295,12 +326,19 @@ def _checked_grid(name: object, params: Mapping[str, Sequence[Scalar]]) -> dict[
 
 def _checked_value(name: str, key: str, value: object) -> str:
     if not isinstance(value, str | int | float | bool) or not VALUE_PATTERN.fullmatch(str(value)):
-        raise CaseError(f"case {name!r}: value {value!r} of {key!r} must be a string, number or bool matching {VALUE_PATTERN.pattern}")
+        raise CaseError(
+            f"case {name!r}: value {value!r} of {key!r} must be a string, number or bool matching {VALUE_PATTERN.pattern}"
+        )
     return str(value)
 
 
 def _check_keywords(
-    unknown: Mapping[str, object], *, timer: str | None, cache: str | None, iterations: int | None, timeout_s: float | None,
+    unknown: Mapping[str, object],
+    *,
+    timer: str | None,
+    cache: str | None,
+    iterations: int | None,
+    timeout_s: float | None,
     device: str | None,
 ) -> None:
     for key in unknown:

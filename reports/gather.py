@@ -1,0 +1,201 @@
+"""The lines of one results file, held against each other: every line must refer to lines before it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from runner.errors import UntrustedInput
+from runner.records import (
+    Artifact,
+    CaseEvent,
+    CeilingsEvent,
+    End,
+    Event,
+    Failure,
+    Header,
+    LaunchEnd,
+    LaunchEvent,
+    Lines,
+    Measurement,
+    Resumed,
+    SideEvent,
+    SideName,
+    Skip,
+)
+
+
+@dataclass
+class Gathered:
+    """What one file holds, while it is gathered and after.
+
+    Attributes:
+        header: line 1.
+        sides: the last `side` line of each side.
+        cases: in the order of their indices.
+        launches: by number; those that a resumed run made again are gone, with all they hold.
+        launch_ends: by number.
+        measurements: by (case, implementation).
+        end: None where the run did not come to its end.
+        cut: the file ended in the middle of a line.
+    """
+
+    header: Header
+    cut: bool
+    sides: dict[SideName, SideEvent] = field(default_factory=dict)
+    cases: list[CaseEvent] = field(default_factory=list)
+    launches: dict[int, LaunchEvent] = field(default_factory=dict)
+    launch_ends: dict[int, LaunchEnd] = field(default_factory=dict)
+    measurements: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    artifacts: list[Artifact] = field(default_factory=list)
+    ceilings: list[CeilingsEvent] = field(default_factory=list)
+    end: End | None = None
+    # What was seen, to find what comes twice or from nowhere.
+    implementations: dict[tuple[SideName, str], frozenset[str]] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+    measured: set[tuple[str, str, SideName, int]] = field(default_factory=set)
+
+
+def gather(lines: Lines) -> Gathered:
+    """Check and sort the events of one file.
+
+    Raises:
+        UntrustedInput: a line refers to what is not there, or says again what was said; names the event's line.
+    """
+    header = lines.events[0]
+    if not isinstance(header, Header):
+        raise UntrustedInput("line 1: the first line must be the header")
+    found = Gathered(header, lines.cut)
+    takers = _takers()
+    for number, event in enumerate(lines.events[1:], start=2):
+        try:
+            if found.end is not None:
+                raise UntrustedInput("a line after the end")
+            _check_side(found, event)
+            takers[event.event](found, event)
+        except UntrustedInput as error:
+            raise UntrustedInput(f"event {number} ({event.event}): {error.message}") from None
+    return found
+
+
+def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
+    return MappingProxyType(
+        {
+            "side": _take_side,
+            "case": _take_case,
+            "ceilings": lambda found, event: found.ceilings.append(event),
+            "launch": _take_launch,
+            "measurement": _take_measurement,
+            "failure": _take_failure,
+            "skip": _take_skip,
+            "artifact": lambda found, event: found.artifacts.append(event),
+            "launch_end": _take_launch_end,
+            "resumed": _take_resumed,
+            "end": _take_end,
+        }
+    )
+
+
+def _check_side(found: Gathered, event: Event) -> None:
+    side = getattr(event, "side", None)
+    if side is not None and all(side != known.name for known in found.header.sides):
+        raise UntrustedInput(f"side {side} is not in the header")
+
+
+def _take_side(found: Gathered, event: SideEvent) -> None:
+    found.sides[event.side] = event
+
+
+def _take_case(found: Gathered, event: CaseEvent) -> None:
+    if event.index != len(found.cases):
+        raise UntrustedInput(f"index {event.index} where {len(found.cases)} is next")
+    if not event.id and not event.error:
+        raise UntrustedInput("neither the id of a case nor the error of a file that cannot be imported")
+    found.cases.append(event)
+    if not event.id:
+        return
+    if (event.side, event.id) in found.implementations:
+        raise UntrustedInput(f"{event.id} comes twice on {event.side}")
+    names = frozenset(implementation.name for implementation in event.implementations)
+    if len(names) != len(event.implementations):
+        raise UntrustedInput(f"{event.id} names an implementation twice")
+    found.implementations[event.side, event.id] = names
+
+
+def _take_launch(found: Gathered, event: LaunchEvent) -> None:
+    if event.launch in found.numbers:
+        raise UntrustedInput(f"launch {event.launch} begins twice")
+    rounds = found.header.looks[-1]
+    if (event.round is None) != (event.kind == "preparation"):
+        raise UntrustedInput("a timed launch has a round, a preparation none")
+    if event.round is not None and event.round >= rounds:
+        raise UntrustedInput(f"round {event.round} of at most {rounds}")
+    if event.order and max(event.order) >= len(found.cases):
+        raise UntrustedInput("the order names a case that was not told before")
+    found.numbers.add(event.launch)
+    found.launches[event.launch] = event
+
+
+def _launch(found: Gathered, number: int) -> LaunchEvent:
+    launch = found.launches.get(number)
+    if launch is None:
+        raise UntrustedInput(f"launch {number} is not known")
+    return launch
+
+
+def _take_measurement(found: Gathered, event: Measurement) -> None:
+    launch = _launch(found, event.launch)
+    if launch.round is None:
+        raise UntrustedInput(f"launch {event.launch} is not timed")
+    names = found.implementations.get((launch.side, event.case))
+    if names is None or event.implementation not in names:
+        raise UntrustedInput(f"{event.case}, implementation {event.implementation}, is not known on {launch.side}")
+    key = (event.case, event.implementation, launch.side, launch.round)
+    if key in found.measured:
+        raise UntrustedInput(f"{event.case}, implementation {event.implementation}, is measured twice in a round")
+    found.measured.add(key)
+    found.measurements.setdefault((event.case, event.implementation), []).append(event)
+
+
+def _take_failure(found: Gathered, event: Failure) -> None:
+    _check_launch_side(found, event)
+    found.failures.append(event)
+
+
+def _take_skip(found: Gathered, event: Skip) -> None:
+    _check_launch_side(found, event)
+    found.skips.append(event)
+
+
+def _check_launch_side(found: Gathered, event: Failure | Skip) -> None:
+    if _launch(found, event.launch).side != event.side:
+        raise UntrustedInput(f"launch {event.launch} is not of side {event.side}")
+
+
+def _take_launch_end(found: Gathered, event: LaunchEnd) -> None:
+    _launch(found, event.launch)
+    if event.launch in found.launch_ends:
+        raise UntrustedInput(f"launch {event.launch} ends twice")
+    found.launch_ends[event.launch] = event
+
+
+def _take_resumed(found: Gathered, event: Resumed) -> None:
+    """Rounds from `event.round` on are made again: what was written of them before does not count."""
+    gone = {n for n, launch in found.launches.items() if launch.round is not None and launch.round >= event.round}
+    for number in gone:
+        del found.launches[number]
+        found.launch_ends.pop(number, None)
+    found.measurements = {
+        key: [record for record in records if record.launch not in gone] for key, records in found.measurements.items()
+    }
+    found.measured = {key for key in found.measured if key[-1] < event.round}
+    found.failures = [failure for failure in found.failures if failure.launch not in gone]
+    found.skips = [skip for skip in found.skips if skip.launch not in gone]
+
+
+def _take_end(found: Gathered, event: End) -> None:
+    found.end = event

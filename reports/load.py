@@ -1,0 +1,238 @@
+"""results.jsonl → `Results`, or `UntrustedInput`: checks what no single line can show, and joins the lines by case.
+
+A file may hold one shard of a run; `load_files` merges shards that agree on everything they are judged by.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple
+
+from runner.errors import UntrustedInput, UsageError
+from runner.records import (
+    Artifact,
+    CaseEvent,
+    CeilingsEvent,
+    End,
+    Failure,
+    Header,
+    LaunchEnd,
+    LaunchEvent,
+    Measurement,
+    SideEvent,
+    SideName,
+    Skip,
+    read,
+)
+
+from .gather import Gathered, gather
+
+PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
+READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
+
+
+class Placed(NamedTuple):
+    """A measurement and the timed launch it was made in."""
+
+    launch: LaunchEvent
+    record: Measurement
+
+
+class Failed(NamedTuple):
+    """A failure and the launch it happened in."""
+
+    shard: int
+    launch: LaunchEvent
+    record: Failure
+
+
+class Skipped(NamedTuple):
+    """A skip and the launch that recorded it."""
+
+    launch: LaunchEvent
+    record: Skip
+
+
+class Launch(NamedTuple):
+    """A launch that still counts, and its end; None where the run was cut off in it."""
+
+    shard: int
+    event: LaunchEvent
+    end: LaunchEnd | None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run, as far as it went. What a resumed run measured again is left out.
+
+    Attributes:
+        headers: one a shard, in the order of the shards; they agree on everything but run_id, start and shard.
+        prepared: the last `side` lines of each shard, by side.
+        cases: by side and id.
+        broken: case files that could not be imported, by side.
+        names: ids by shard and index of the `case` line; empty for a broken file.
+        launches: in order, shard after shard.
+        measurements: by (case, implementation), in order.
+        failures, skips, artifacts, ceilings: in order.
+        ends: of the shards that have one.
+        missing: indices of the shards that were not given.
+        cut: a file ended in the middle of a line.
+    """
+
+    headers: tuple[Header, ...]
+    prepared: Mapping[SideName, tuple[SideEvent, ...]]
+    cases: Mapping[SideName, Mapping[str, CaseEvent]]
+    broken: Mapping[SideName, tuple[CaseEvent, ...]]
+    names: Mapping[tuple[int, int], str]
+    launches: tuple[Launch, ...]
+    measurements: Mapping[tuple[str, str], tuple[Placed, ...]]
+    failures: tuple[Failed, ...]
+    skips: tuple[Skipped, ...]
+    artifacts: tuple[Artifact, ...]
+    ceilings: tuple[CeilingsEvent, ...]
+    ends: tuple[End, ...]
+    missing: tuple[int, ...]
+    cut: bool
+
+    @property
+    def header(self) -> Header:
+        """The header of the first shard."""
+        return self.headers[0]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all shards are here and each ran to its end."""
+        return not self.missing and len(self.ends) == len(self.headers)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing, a sentence each."""
+        notes = []
+        if unfinished := len(self.headers) - len(self.ends):
+            which = "the run" if len(self.headers) == 1 else f"{unfinished} of {len(self.headers)} shards"
+            notes.append(f"partial: {which} did not come to the end{', the last line is cut off' if self.cut else ''}")
+        if self.missing:
+            names = ", ".join(str(index) for index in self.missing)
+            notes.append(f"partial: without shard {names} of {self.header.shard.count} (counted from 0)")
+        return tuple(notes)
+
+
+def load_file(path: Path, *, max_bytes: int | None = None) -> Results:
+    """Read the results in one file.
+
+    Args:
+        path: a regular file; symbolic links are not followed.
+        max_bytes: refuse a larger file; None for no limit.
+
+    Raises:
+        UsageError: there is no such file, or it may not be read.
+        UntrustedInput: it is no regular file, or it is not what it says.
+    """
+    return load_files([path], max_bytes=max_bytes)
+
+
+def load_files(paths: Sequence[Path], *, max_bytes: int | None = None) -> Results:
+    """Read the results of one run from the files of its shards, in any order; some may be missing.
+
+    Raises:
+        UsageError: no path; or as `load_file`.
+        UntrustedInput: the files are not shards of one run; or as `load_file`.
+    """
+    if not paths:
+        raise UsageError("no results file given")
+    shards = [(path, _load(path, max_bytes)) for path in paths]
+    shards.sort(key=lambda shard: shard[1].header.shard.index)
+    for (path, shard), (other_path, other) in zip(shards, shards[1:], strict=False):
+        if different := _difference(shard.header, other.header):
+            hint = "`evenbench diff` compares two runs" if different.startswith("both") else ""
+            raise UntrustedInput(f"{path} and {other_path} are not shards of one run: {different}", hint)
+    return _merge([shard for _, shard in shards])
+
+
+def _load(path: Path, max_bytes: int | None) -> Gathered:
+    try:
+        with _opened(path) as stream:
+            lines = read(stream, max_bytes=max_bytes)
+        return gather(lines)
+    except UntrustedInput as error:
+        raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, opened without following a link in its last part, and without waiting for a FIFO's writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file", "`evenbench run` and `evenbench compare` write one by --output") from None
+    except OSError as error:
+        if path.is_symlink():
+            raise UntrustedInput("a symbolic link, not a regular file") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UntrustedInput("not a regular file")
+    with os.fdopen(descriptor, "rb", buffering=READ_BUFFER) as stream:
+        yield stream
+
+
+def _difference(a: Header, b: Header) -> str:
+    """Why two headers are not of two shards of one run; empty where they are."""
+    if a.shard.index == b.shard.index:
+        return f"both are shard {a.shard.index} of {a.shard.count}"
+    if a.shard.count != b.shard.count:
+        return f"they are of {a.shard.count} and of {b.shard.count} shards"
+    own = {"run_id", "started", "shard"}
+    differing = sorted(name for name in type(a).model_fields.keys() - own if getattr(a, name) != getattr(b, name))
+    return f"they differ in {', '.join(name.rstrip('_') for name in differing)}" if differing else ""
+
+
+def _merge(shards: Sequence[Gathered]) -> Results:
+    sides = [side.name for side in shards[0].header.sides]
+    cases: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
+    broken: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
+    measurements: dict[tuple[str, str], tuple[Placed, ...]] = {}
+    for shard in shards:
+        for case in shard.cases:
+            if not case.id:
+                broken[case.side].setdefault(case.file, case)  # every shard sees the same files
+            elif case.id in cases[case.side]:
+                raise UntrustedInput(f"{case.id} is in two shards")
+            else:
+                cases[case.side][case.id] = case
+        for key, records in shard.measurements.items():
+            placed = tuple(Placed(shard.launches[record.launch], record) for record in records)
+            measurements[key] = measurements.get(key, ()) + placed
+    prepared = {side: tuple(shard.sides[side] for shard in shards if side in shard.sides) for side in sides}
+    given = {shard.header.shard.index for shard in shards}
+    return Results(
+        headers=tuple(shard.header for shard in shards),
+        prepared=MappingProxyType(prepared),
+        cases=MappingProxyType({side: MappingProxyType(found) for side, found in cases.items()}),
+        broken=MappingProxyType({side: tuple(found.values()) for side, found in broken.items()}),
+        names=MappingProxyType({(shard.header.shard.index, case.index): case.id for shard in shards for case in shard.cases}),
+        launches=tuple(
+            Launch(shard.header.shard.index, launch, shard.launch_ends.get(launch.launch))
+            for shard in shards
+            for launch in shard.launches.values()
+        ),
+        measurements=MappingProxyType(measurements),
+        failures=tuple(
+            Failed(shard.header.shard.index, shard.launches[record.launch], record)
+            for shard in shards
+            for record in shard.failures
+        ),
+        skips=tuple(Skipped(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
+        artifacts=tuple(artifact for shard in shards for artifact in shard.artifacts),
+        ceilings=tuple(ceilings for shard in shards for ceilings in shard.ceilings),
+        ends=tuple(shard.end for shard in shards if shard.end is not None),
+        missing=tuple(index for index in range(shards[0].header.shard.count) if index not in given),
+        cut=any(shard.cut for shard in shards),
+    )
+

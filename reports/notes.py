@@ -1,0 +1,193 @@
+"""What helps a reader to judge a row: kernels, changed sources, tuning, modes, clocks. Pure; may quote foreign text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+
+from runner.records import KernelRecord, SideName
+
+from .load import Launch, Placed
+from .rows import SideRow
+from .tables import Verdict, distinct
+
+KERNEL_NAME_MAX = 60  # of a kernel's name in a note; templated ones run to a thousand characters
+CLOCK_KEY = "sm_clock_mhz"  # of a launch's telemetry: the median SM clock while it ran
+THROTTLE_KEY = "throttle_reasons"  # of a launch's telemetry: clock-event reasons seen, as text, empty for none
+CLOCK_DIFFERENCE = 0.01  # sides whose median clocks differ by more did not run on the same device state
+MODE_GAP = 2.0  # a gap of this many times the wider cluster's range is a second mode: 1 in 1,000 rows of normal noise
+MODE_MIN_GAP = 0.005  # and at least this change: smaller modes move no verdict
+MODE_MIN_LAUNCHES = 2  # of the smaller cluster: one launch is an outlier
+
+
+def of_row(base: SideRow, head: SideRow, verdict: Verdict) -> list[str]:
+    """The notes that follow from the two sides' records."""
+    notes = []
+    if base.placed and head.placed and (note := kernels(base.placed, head.placed)):
+        changed = verdict in ("regressed", "improved") and note == SAME_KERNELS
+        notes.append(f"{note}: look twice" if changed else note)
+    if base.case and head.case and base.case.source != head.case.source:
+        notes.append("case changed")
+    if base.implementation and head.implementation and base.implementation.tuning != head.implementation.tuning:
+        notes.append(f"tuning differs: {base.implementation.tuning or 'none'} on base, {head.implementation.tuning or 'none'} on head")
+    return [*notes, *of_side([base, head])]
+
+
+def of_side(sides: Sequence[SideRow]) -> list[str]:
+    """The notes that hold for a side by itself."""
+    known = [side for side in sides if side.placed and side.case is not None]
+    notes = []
+    if any(side.case is not None and not side.case.inputs for side in known):
+        notes.append("inputs unverified")
+    if any(side.implementation is not None and side.implementation.check != "passed" for side in known):
+        notes.append("unchecked")
+    notes.extend(dict.fromkeys(side.case.fallback for side in known if side.case is not None and side.case.fallback))
+    return notes
+
+
+def doubts(sides: Sequence[SideRow]) -> list[str]:
+    """What makes the numbers of a row doubtful."""
+    found = []
+    for side in sides:
+        if side.losses and side.placed:
+            rounds = len({loss.round for loss in side.losses})
+            found.append(f"{side.side} lost {rounds} of {rounds + len(side.placed)} rounds: {side.losses[0].error}")
+        records = [each.record for each in side.placed]
+        rejected = [each for record in records for each in record.rejected]
+        if rejected:
+            found.append(f"{side.side}: {len(rejected)} samples rejected: {rejected[0].reason}")
+        if retried := sum(1 for record in records if record.retries):
+            found.append(f"{side.side}: records were lost and measured again in {retried} launches")
+        if any(record.stop == "timeout" for record in records):
+            found.append(f"{side.side}: stopped by the time limit")
+    if any(each.record.coarse for side in sides for each in side.placed):
+        found.append("long call: p10 and p90 are coarse")
+    return found
+
+
+SAME_KERNELS = "same kernels"
+
+
+def kernels(base: Sequence[Placed], head: Sequence[Placed]) -> str:
+    """Whether both sides ran the same kernels, and what differs when not; empty where the timer cannot know."""
+    one, other = _kernels(base), _kernels(head)
+    if not one or not other:
+        return ""
+    if one != other:
+        return f"kernels differ: {_kernel_difference(one, other)}"
+    a, b = (_counts(side) for side in (base, head))
+    return SAME_KERNELS if a == b else f"kernels differ: {_listed(a)} a call on base, {_listed(b)} on head"
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    name: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    registers: int
+    shared: int
+    code: str
+
+
+def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
+    """The distinct kernels of a side. Launches mostly repeat the same list, so equal lists are turned over once."""
+    lists: list[list[KernelRecord]] = []
+    for each in placed:
+        if each.record.kernels and not any(_same_list(each.record.kernels, known) for known in lists):
+            lists.append(each.record.kernels)
+    return frozenset(
+        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared, k.code) for k in chain.from_iterable(lists)
+    )
+
+
+def _same_list(one: list[KernelRecord], other: list[KernelRecord]) -> bool:
+    return len(one) == len(other) and all(
+        a.name == b.name and a.grid == b.grid and a.block == b.block and a.registers == b.registers and a.shared == b.shared
+        and a.code == b.code
+        for a, b in zip(one, other, strict=True)
+    )  # fmt: skip
+
+
+def _kernel_difference(base: frozenset[_Kernel], head: frozenset[_Kernel]) -> str:
+    gone, come = sorted(base - head, key=_order), sorted(head - base, key=_order)
+    names = [kernel.name for kernel in come]
+    for kernel in gone:
+        if kernel.name in names:
+            other = come[names.index(kernel.name)]
+            for what in ("grid", "block", "registers", "shared", "code"):
+                a, b = getattr(kernel, what), getattr(other, what)
+                if a != b:
+                    values = "" if what == "code" else f" {_dimensions(a)} → {_dimensions(b)}"
+                    return f"{what}{values} of {_short(kernel.name)}"
+    return f"{_short(gone[0].name) if gone else 'none'} → {_short(come[0].name) if come else 'none'}"
+
+
+def _order(kernel: _Kernel) -> tuple[str, tuple[int, ...], tuple[int, ...], int, int, str]:
+    return kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared, kernel.code
+
+
+def _dimensions(value: int | tuple[int, ...]) -> str:
+    return str(value) if isinstance(value, int) else "×".join(str(each) for each in value)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= KERNEL_NAME_MAX else name[: KERNEL_NAME_MAX - 1] + "…"
+
+
+def _counts(placed: Sequence[Placed]) -> frozenset[int]:
+    return frozenset(chain.from_iterable(each.record.n_kernels or () for each in placed))
+
+
+def _listed(values: Iterable[int]) -> str:
+    ordered = sorted(values)
+    return f"{ordered[0]}" if len(ordered) == 1 else f"{ordered[0]}–{ordered[-1]}" if ordered else "unknown"
+
+
+def modes(base: Sequence[float], head: Sequence[float]) -> str:
+    """Whether the launch locations of a side fall into two clusters, such as ``2 modes, 5:3 against 4:4``."""
+    edge = _mode_edge(base) or _mode_edge(head)
+    if edge is None:
+        return ""
+    counts = [(sum(1 for value in side if value < edge), sum(1 for value in side if value >= edge)) for side in (base, head)]
+    return "2 modes, " + " against ".join(f"{low}:{high}" for low, high in counts)
+
+
+def _mode_edge(values: Sequence[float]) -> float | None:
+    """What parts the two clusters of one side; None where there is one."""
+    ordered = sorted(values)
+    for at in range(MODE_MIN_LAUNCHES, len(ordered) - MODE_MIN_LAUNCHES + 1):
+        gap = ordered[at] - ordered[at - 1]
+        wider = max(ordered[at - 1] - ordered[0], ordered[-1] - ordered[at])
+        if gap > MODE_GAP * wider and gap > MODE_MIN_GAP * ordered[at - 1]:
+            return (ordered[at] + ordered[at - 1]) / 2
+    return None
+
+
+def clocks(launches: Sequence[Launch]) -> tuple[str, ...]:
+    """How the device's state differed between the sides' timed launches; empty where it did not, or is not known."""
+    notes = []
+    timed = {side: [each for each in launches if each.event.side == side and each.event.round is not None] for side in _PAIR}
+    speeds = {side: _clock(found) for side, found in timed.items()}
+    base, head = speeds["base"], speeds["head"]
+    if base and head and abs(head / base - 1) > CLOCK_DIFFERENCE:
+        notes.append(f"SM clock {base:.0f} MHz on base, {head:.0f} MHz on head")
+    reasons = {side: _throttles(found) for side, found in timed.items()}
+    if reasons["base"] != reasons["head"]:
+        said = [f"{', '.join(reasons[side]) or 'none'} on {side}" for side in _PAIR]
+        notes.append(f"throttling: {said[0]}, {said[1]}")
+    return tuple(notes)
+
+
+_PAIR: tuple[SideName, SideName] = ("base", "head")
+
+
+def _clock(launches: Sequence[Launch]) -> float | None:
+    found = [each.end.telemetry.get(CLOCK_KEY) for each in launches if each.end is not None]
+    numbers = [value for value in found if isinstance(value, float | int)]
+    return median(numbers) if numbers else None
+
+
+def _throttles(launches: Sequence[Launch]) -> tuple[str, ...]:
+    return distinct(str(each.end.telemetry.get(THROTTLE_KEY) or "") for each in launches if each.end is not None)

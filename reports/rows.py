@@ -1,0 +1,264 @@
+"""One side of a row: what became of a case and implementation on it. Then whether two sides can be compared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+from typing import Literal
+
+from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
+
+from .load import Placed, Results
+from .location import grouped_median
+from .tables import Times, Verdict
+
+Key = tuple[str, str]  # case and implementation
+Status = Literal["ok", "wrong", "failed", "skipped", "absent"]
+MAIN = "main"  # the implementation of a case that has only one
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A round in which a side gave no number, and why."""
+
+    round: int
+    kind: str
+    error: str
+
+
+@dataclass(frozen=True)
+class SideRow:
+    """A row on one side. `placed` is its timed measurements by round; `losses` the rounds that died."""
+
+    side: SideName
+    status: Status
+    reason: str
+    case: CaseEvent | None
+    implementation: ImplementationRecord | None
+    placed: tuple[Placed, ...]
+    losses: tuple[Loss, ...]
+
+    @property
+    def bad(self) -> bool:
+        """Whether it gave an error instead of numbers."""
+        return self.status in ("failed", "wrong")
+
+
+class Sides:
+    """Answers for each key what became of it on a side; the losses are sorted once."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._losses = _losses(results)
+
+    def keys(self, sides: Sequence[SideName]) -> list[Key]:
+        """All rows of the sides, sorted by case, then in the order in which a case lists its implementations."""
+        cases = [self._results.cases.get(side, {}) for side in sides]
+        found: dict[Key, None] = {}
+        for case in sorted(set().union(*cases)):
+            events = [known[case] for known in cases if case in known]
+            names = [(case, each.name) for event in events for each in event.implementations]
+            found.update(dict.fromkeys(names or [(case, MAIN)]))
+        return list(found)
+
+    def row(self, side: SideName, key: Key) -> SideRow:
+        """What became of `key` on `side`."""
+        case = self._results.cases.get(side, {}).get(key[0])
+        if case is None:
+            return SideRow(side, "absent", "", None, None, (), ())
+        found = next((each for each in case.implementations if each.name == key[1]), None)
+        status, reason = _prepared(case, found)
+        if status != "ok":
+            return SideRow(side, status, reason, case, found, (), ())
+        placed = [each for each in self._results.measurements.get(key, ()) if each.launch.side == side]
+        placed.sort(key=_round)
+        measured = {each.launch.round for each in placed}
+        lost = chain(self._losses.get((side, *key), ()), self._losses.get((side, key[0], ""), ()))
+        losses = tuple(loss for loss in lost if loss.round not in measured)
+        if not placed and losses:
+            bad: Status = "wrong" if losses[0].kind == "wrong" else "failed"
+            return SideRow(side, bad, _quoted(losses[0].kind, losses[0].error), case, found, (), losses)
+        return SideRow(side, status, reason, case, found, tuple(placed), losses)
+
+
+def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
+    """The verdict that the sides' states alone give, with its reason; None where the samples decide."""
+    if head.bad:
+        both = f"; base: {base.reason}" if base.bad else ""
+        return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
+    if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
+        return "wrong", f"head, round {wrong.round}: {wrong.error}"
+    for missing, other in ((base, head), (head, base)):
+        if missing.case is None and (error := _unreadable(results, missing.side, other)):
+            return "failed", error
+    if head.status == "absent":
+        return "removed", f"it was {base.status} on base: {base.reason}" if base.status != "ok" else ""
+    if head.status == "skipped":
+        return "skipped", f"head: {head.reason}"
+    if base.status == "absent":
+        return "new", ""
+    if base.bad:
+        return "fixed", f"base: {base.reason}"
+    return ("skipped", f"base: {base.reason}") if base.status == "skipped" else None
+
+
+def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
+    """What forbids comparing the two, each with both values."""
+    found = []
+    for what, one, other in (
+        ("GPU", _devices(base), _devices(head)),
+        ("timer", _seen(base, "timing"), _seen(head, "timing")),
+        ("cache", _seen(base, "cache"), _seen(head, "cache")),
+    ):
+        if one and other and one != other:
+            found.append(f"{what} differs: {one} on base, {other} on head")
+    if base.case is not None and head.case is not None:
+        found.extend(_input_difference(base, head))
+        found.extend(_work_difference(base.case.work, head.case.work))
+    return tuple(found)
+
+
+def times(row: SideRow, ns: float | None = None) -> Times | None:
+    """The times of a side; `ns` where the judge has told it already. None without a measurement."""
+    if not row.placed or row.case is None:
+        return None
+    records = [each.record for each in row.placed]
+    if ns is None:
+        ns = median(grouped_median(record.device_busy_ns, record.tick_ns) for record in records)
+    busy = sorted(chain.from_iterable(record.device_busy_ns for record in records))
+    kernels = [record.n_kernels for record in records if record.n_kernels]
+    work = row.case.work
+    moved = 0 if work is None else work.bytes_read + work.bytes_written
+    return Times(
+        ns=ns,
+        p10_ns=_quantile(busy, 0.1),
+        p90_ns=_quantile(busy, 0.9),
+        latency_ns=_middle(record.latency_ns for record in records),
+        uncounted_copy_ns=_middle(record.uncounted_copy_ns for record in records),
+        samples=_most_common(len(record.device_busy_ns) for record in records),
+        launches=len(records),
+        n_kernels=_most_common(chain.from_iterable(kernels)) if kernels else None,
+        tflops=work.flops / ns / 1e3 if work and work.flops and ns > 0 else None,
+        bandwidth_tbs=moved / ns / 1e3 if moved and ns > 0 else None,
+    )
+
+
+def tick(rows: Iterable[SideRow]) -> int | None:
+    """The coarsest tick of the measurements; None where they have none."""
+    return max((each.record.tick_ns for row in rows for each in row.placed if each.record.tick_ns), default=None)
+
+
+def _round(placed: Placed) -> int:
+    return placed.launch.round or 0
+
+
+def _prepared(case: CaseEvent, implementation: ImplementationRecord | None) -> tuple[Status, str]:
+    if case.status != "ok" and (implementation is None or implementation.status == "ok"):
+        if implementation is None and case.implementations:
+            return "absent", ""
+        return case.status, _quoted(case.kind or "", case.reason or case.error)
+    if implementation is None:
+        return "absent", ""
+    if implementation.status != "ok":
+        return implementation.status, _quoted(implementation.kind or "", implementation.reason)
+    return "ok", ""
+
+
+def _quoted(kind: str, error: str) -> str:
+    return ": ".join(part for part in (kind, error) if part) or "no reason given"
+
+
+def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
+    """By side, case and implementation, the timed rounds that gave an error; '' stands for all implementations."""
+    found: dict[tuple[SideName, str, str], list[Loss]] = {}
+    died: dict[tuple[int, int], Loss] = {}
+    for failed in results.failures:
+        launch, record = failed.launch, failed.record
+        if launch.round is None:
+            continue
+        loss = Loss(launch.round, record.kind, record.error)
+        if record.case is None:
+            died[failed.shard, launch.launch] = loss
+        else:
+            found.setdefault((launch.side, record.case, record.implementation or ""), []).append(loss)
+    names = results.names
+    for launched in results.launches:
+        event, end = launched.event, launched.end
+        loss_or_none = died.get((launched.shard, event.launch))
+        if event.round is None or (loss_or_none is None and (end is None or end.status not in ("crashed", "timeout"))):
+            continue
+        loss = loss_or_none or Loss(event.round, end.status if end else "crashed", "its launch died")
+        for index in event.order:
+            if name := names.get((launched.shard, index)):
+                found.setdefault((event.side, name, ""), []).append(loss)
+    return found
+
+
+def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
+    """The error that may hide the row on `side`: its set-up's, or that of a case file, its own first."""
+    errors = [event.error for event in results.prepared.get(side, ()) if event.status == "failed"]
+    if errors:
+        return f"{side} could not be prepared: {errors[0]}"
+    file = other.case.file if other.case is not None else ""
+    broken = sorted(results.broken.get(side, ()), key=lambda event: (event.file != file, event.file))
+    if not broken:
+        return ""
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    return f"{side}: {broken[0].file}{more} cannot be imported: {broken[0].error}"
+
+
+def _devices(row: SideRow) -> str:
+    return ", ".join(sorted({f"{each.launch.device} {each.launch.mig}".strip() for each in row.placed}))
+
+
+def _seen(row: SideRow, name: Literal["timing", "cache"]) -> str:
+    return ", ".join(sorted({getattr(each.record, name) for each in row.placed}))
+
+
+def _input_difference(base: SideRow, head: SideRow) -> list[str]:
+    one, other = ({each.name: each for each in row.case.inputs} if row.case else {} for row in (base, head))
+    for name in dict.fromkeys([*one, *other]):
+        if one.get(name) != other.get(name):
+            a, b = _input(one.get(name)), _input(other.get(name))
+            same = a == b  # then it is their contents
+            return [f"input {name} differs{' in its contents' if same else ''}: {a}{'' if same else f' on base, {b} on head'}"]
+    hashes = [{each.record.inputs for each in row.placed if each.record.inputs} for row in (base, head)]
+    return ["inputs as timed differ"] if hashes[0] and hashes[1] and hashes[0] != hashes[1] else []
+
+
+def _input(value: Input | None) -> str:
+    return "missing" if value is None else f"{value.dtype} {'×'.join(str(size) for size in value.shape) or 'scalar'}"
+
+
+def _work_difference(base: WorkRecord | None, head: WorkRecord | None) -> list[str]:
+    if base == head:
+        return []
+    if base is None or head is None:
+        return [f"work differs: {'none' if base is None else 'declared'} on base, {'none' if head is None else 'declared'} on head"]
+    for name in WorkRecord.model_fields:
+        if getattr(base, name) != getattr(head, name):
+            return [f"work differs: {name} {getattr(base, name)} on base, {getattr(head, name)} on head"]
+    return []
+
+
+def _quantile(ordered: Sequence[int], fraction: float) -> float:
+    """Between the two nearest samples, linearly, as numpy's default."""
+    position = (len(ordered) - 1) * fraction
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def _middle(samples: Iterable[Sequence[int]]) -> float | None:
+    pooled = sorted(chain.from_iterable(samples))
+    return _quantile(pooled, 0.5) if pooled else None
+
+
+def _most_common(values: Iterable[int]) -> int:
+    """The smallest of the most common ones, so that order does not matter."""
+    seen: dict[int, int] = {}
+    for value in values:
+        seen[value] = seen.get(value, 0) + 1
+    return min(seen, key=lambda value: (-seen[value], value))

@@ -1,0 +1,246 @@
+"""What a comparison and a report say: frozen records of raw numbers, for any format to render.
+
+Times are nanoseconds, changes fractions (above 0: head is slower), rates 10¹² operations or bytes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from runner.records import Header, SideName
+
+from .statistics import GeometricMean
+
+Verdict = Literal[
+    "failed", "wrong", "regressed", "incomparable", "inconclusive", "improved", "fixed", "new", "removed", "skipped", "unchanged"
+]
+
+# Both orders name every verdict: a table's rows, what needs a reader first on top; a headline's counts.
+TABLE_ORDER: tuple[Verdict, ...] = (
+    "failed", "wrong", "regressed", "incomparable", "inconclusive", "improved", "fixed", "new", "removed", "skipped", "unchanged",
+)  # fmt: skip
+HEADLINE_ORDER: tuple[Verdict, ...] = (
+    "failed", "wrong", "regressed", "improved", "fixed", "new", "removed", "skipped", "unchanged", "inconclusive", "incomparable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Times:
+    """One side of a row.
+
+    Attributes:
+        ns: median of the launch locations, device-busy time of one iteration.
+        p10_ns, p90_ns, latency_ns, uncounted_copy_ns: percentiles and medians of all samples of all launches.
+        samples: in one launch, as most launches have it.
+        launches: timed ones.
+        n_kernels: of one iteration, as most have it; None where the timer cannot know.
+        tflops, bandwidth_tbs: the case's declared work over `ns`; None where it declares none.
+        share: of the ceiling that binds, a fraction; None without ceilings.
+    """
+
+    ns: float
+    p10_ns: float
+    p90_ns: float
+    latency_ns: float | None
+    uncounted_copy_ns: float | None
+    samples: int
+    launches: int
+    n_kernels: int | None
+    tflops: float | None
+    bandwidth_tbs: float | None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """What a comparison says about one case and implementation.
+
+    Attributes:
+        case, implementation: the row's key.
+        verdict: see `Verdict`.
+        reason: why, where the verdict alone does not say it; may quote foreign text.
+        base, head: the sides' times; None where a side has none.
+        change, interval: paired estimate and its 95 % interval; None where nothing was compared.
+        resolvable: the slow-down that these rounds could have shown.
+        p_slower, p_faster, p_equivalent: as judged, None where not.
+        min_effect: the change that a verdict must exceed.
+        rounds: whole rounds used.
+        timing: the published name of the timer.
+        cache: cold or warm.
+        notes: what helps to read the row; may quote foreign text.
+        warnings: what makes its numbers doubtful; may quote foreign text.
+        muted: why its verdict does not count; empty where it does.
+    """
+
+    case: str
+    implementation: str
+    verdict: Verdict
+    reason: str
+    base: Times | None
+    head: Times | None
+    change: float | None
+    interval: tuple[float, float] | None
+    resolvable: float | None
+    p_slower: float | None
+    p_faster: float | None
+    p_equivalent: float | None
+    min_effect: float
+    rounds: int
+    timing: str
+    cache: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    muted: str
+
+    @property
+    def name(self) -> str:
+        """The case, and the implementation where it is not `main`."""
+        return self.case if self.implementation == "main" else f"{self.case} · {self.implementation}"
+
+    @property
+    def family(self) -> str:
+        """What stands before the first slash of the case's name."""
+        return family(self.case)
+
+    @property
+    def base_ns(self) -> float | None:
+        """Base's time; None where there is none."""
+        return None if self.base is None else self.base.ns
+
+    @property
+    def head_ns(self) -> float | None:
+        """Head's time; None where there is none."""
+        return None if self.head is None else self.head.ns
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    """One side of a run: what it was made from, and with what."""
+
+    name: SideName
+    label: str
+    sha: str
+    dirty: bool
+    python: tuple[str, ...]
+    torch: tuple[str, ...]
+    error: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What holds for a run as a whole.
+
+    Attributes:
+        header: of the first shard.
+        sides: in the header's order.
+        devices, drivers, timers, caches: the distinct ones seen, sorted.
+        rounds: the fewest and the most whole rounds of a judged row; None without one.
+        preparation_s, measuring_s: summed over shards; None where no shard came to its end.
+        partial: the run did not come to its end, or shards are missing.
+        notes: a sentence each; may quote foreign text.
+    """
+
+    header: Header
+    sides: tuple[SideFacts, ...]
+    devices: tuple[str, ...]
+    drivers: tuple[str, ...]
+    timers: tuple[str, ...]
+    caches: tuple[str, ...]
+    rounds: tuple[int, int] | None
+    preparation_s: float | None
+    measuring_s: float | None
+    partial: bool
+    notes: tuple[str, ...]
+
+    def side(self, name: SideName) -> SideFacts | None:
+        """The side of that name; None where the run had none."""
+        return next((side for side in self.sides if side.name == name), None)
+
+
+@dataclass(frozen=True)
+class ShuffledLabels:
+    """`draws` judgements of `rows` rows with shuffled labels flagged `flagged` in all, `often` rows too often."""
+
+    draws: int
+    rows: int
+    flagged: int
+    often: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Base against head.
+
+    Attributes:
+        rows: in `TABLE_ORDER`, the largest change first, then by name.
+        counts: of each verdict that occurs, in `HEADLINE_ORDER`.
+        muted: rows whose verdict does not count.
+        mean: geometric mean of the change over the judged rows.
+        shuffled: what shuffled labels gave; None where no row was judged.
+    """
+
+    facts: Facts
+    rows: tuple[ComparedRow, ...]
+    counts: Mapping[Verdict, int]
+    muted: int
+    mean: GeometricMean | None
+    shuffled: ShuffledLabels | None
+
+    @property
+    def unreliable(self) -> bool:
+        """Whether rows were flagged under shuffled labels more often than chance allows."""
+        return self.shuffled is not None and bool(self.shuffled.often)
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """What a run of one side says about one case and implementation.
+
+    Attributes:
+        status: ok, wrong, failed or skipped.
+        reason: why it is not ok; may quote foreign text.
+        times: None where it is not ok.
+        ratio: its time over that of the case's baseline; None without one.
+        baseline: whether it is the baseline.
+        check: passed, unchecked, or empty where it was not run.
+    """
+
+    case: str
+    implementation: str
+    status: Literal["ok", "wrong", "failed", "skipped"]
+    reason: str
+    times: Times | None
+    ratio: float | None
+    baseline: bool
+    check: str
+    timing: str
+    cache: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def family(self) -> str:
+        """What stands before the first slash of the case's name."""
+        return family(self.case)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run of one side: its rows by case, in the order in which the case lists its implementations."""
+
+    facts: Facts
+    rows: tuple[MeasuredRow, ...]
+    counts: Mapping[str, int]
+
+
+def family(case: str) -> str:
+    """What stands before the first slash of a case's name; all of the name where there is none."""
+    return case.partition("[")[0].partition("/")[0]
+
+
+def distinct(values: Iterable[str]) -> tuple[str, ...]:
+    """The distinct values that are not empty, sorted."""
+    return tuple(sorted({value for value in values if value}))

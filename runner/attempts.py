@@ -1,0 +1,210 @@
+"""One launch of one side, with restarts: a crash or a hang costs the case under way, and the rest goes on afresh.
+
+What a launch sends is foreign. It becomes a record only through the records' own validation, and only for a case that
+was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from pydantic import ValidationError
+
+from .launch import Message, Session
+from .records import Failure, LaunchEnd, LaunchEvent, SideName, Writer
+
+STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure record
+NS = 1_000_000_000
+
+
+class Progress(Protocol):
+    """Told what is going on; shows it to whoever waits."""
+
+    def stage(self, text: str) -> None:
+        """A new part of the run began."""
+
+    def launch(self, side: str, text: str, cases: int) -> None:
+        """A launch of so many cases began; `text` says which."""
+
+    def case(self, case_id: str) -> None:
+        """A case began."""
+
+    def launch_done(self) -> None:
+        """The launch ended."""
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What a launch is, apart from its cases."""
+
+    side: SideName
+    kind: Literal["preparation", "timed"]
+    start: Literal["fork", "plain"]
+    round: int | None = None
+    slot: int = 0
+    mirrored: bool = False
+    uuid: str = ""
+    driver: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return "preparation" if self.round is None else f"round {self.round + 1}"
+
+
+@dataclass
+class Recorder:
+    """Numbers the launches of a run and writes what comes of them."""
+
+    writer: Writer
+    indices: dict[tuple[str, str], int] = field(default_factory=dict)  # (side, case id) → index of its `case` line
+    launches: int = 0
+
+    def begin(self, spec: LaunchSpec, attempt: int, targets: Sequence[Message], machine: Message) -> int:
+        """Write the `launch` line and return its number."""
+        number = self.launches
+        self.launches += 1
+        order = [self.indices[spec.side, target["id"]] for target in targets] if spec.kind == "timed" else []
+        self.writer.write(
+            LaunchEvent(
+                launch=number,
+                side=spec.side,
+                kind=spec.kind,
+                round=spec.round,
+                slot=spec.slot,
+                attempt=attempt,
+                start=spec.start,
+                order=order,
+                device=str(machine.get("device", ""))[:200],
+                uuid=str(machine.get("uuid") or spec.uuid)[:200],
+                driver=spec.driver,
+                mirrored=spec.mirrored,
+            )
+        )
+        return number
+
+    def fail(self, number: int, side: SideName, case: str | None, kind: Any, error: str, stderr: str = "") -> None:
+        """Write a `failure` line for a case, or for the whole launch."""
+        self.writer.write(
+            Failure(launch=number, side=side, case=case, kind=kind, error=error[:4_000], stderr=stderr[-STDERR_KEPT:])
+        )
+
+
+def run_targets(
+    session: Session,
+    recorder: Recorder,
+    spec: LaunchSpec,
+    job: Message,
+    targets: Sequence[Message],
+    accept: Callable[[int, Message], None],
+    progress: Progress,
+) -> set[str]:
+    """Launch until every target was tried. Returns the ids that no launch finished.
+
+    Args:
+        job: the job without its targets.
+        targets: one dict a case, in the order of measuring.
+        accept: turns a message about a case into a record; raises ValueError for one that is malformed.
+    """
+    remaining = list(targets)
+    lost: set[str] = set()
+    attempt = 0
+    while remaining:
+        outcome = _attempt(session, recorder, spec, attempt, {**job, "targets": remaining}, accept, progress)
+        remaining = [target for target in remaining if target["id"] not in outcome.finished]
+        if outcome.ok or not remaining:
+            break
+        known = {target["id"] for target in remaining}
+        culprits = {outcome.culprit} if outcome.culprit in known else set()
+        if not culprits and not outcome.finished:
+            culprits = known  # it died before any case: so it would again
+        error = _what_happened(outcome, spec.side)
+        for case in sorted(culprits):
+            recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())
+        lost |= culprits
+        remaining = [target for target in remaining if target["id"] not in culprits]
+        attempt += 1
+    return lost
+
+
+@dataclass
+class _Outcome:
+    """How one attempt went."""
+
+    number: int = -1
+    finished: set[str] = field(default_factory=set)
+    ok: bool = False
+    kind: Literal["crashed", "timeout"] = "crashed"
+    culprit: str | None = None
+    detail: str = ""
+
+
+def _attempt(
+    session: Session,
+    recorder: Recorder,
+    spec: LaunchSpec,
+    attempt: int,
+    job: Message,
+    accept: Callable[[int, Message], None],
+    progress: Progress,
+) -> _Outcome:
+    targets = job["targets"]
+    progress.launch(spec.side, spec.text, len(targets))
+    outcome = _Outcome()
+    began = time.monotonic_ns()
+    first_sample = 0
+    status: Literal["ok", "crashed", "timeout", "interrupted"] = "interrupted"
+    try:
+        timeout = max(float(target["timeout_s"]) for target in targets)
+        for message in session.launch(job, fork=spec.start == "fork", timeout_s=timeout):
+            event = message["event"]
+            if outcome.number < 0:
+                outcome.number = recorder.begin(spec, attempt, targets, message if event == "machine" else {})
+            if event == "begin":
+                outcome.culprit = str(message.get("case"))
+                progress.case(outcome.culprit)
+            elif event == "finish":
+                outcome.finished.add(str(message.get("case")))
+                outcome.culprit = None
+                first_sample = first_sample or time.monotonic_ns() - began
+            elif event == "exit":
+                status = _status(message)
+                outcome.detail = str(message.get("detail", ""))
+            elif event not in ("machine", "done"):
+                _accept(accept, outcome, recorder, spec, message)
+    finally:
+        wall = time.monotonic_ns() - began
+        if outcome.number >= 0:
+            recorder.writer.write(
+                LaunchEnd(launch=outcome.number, status=status, wall_ns=wall, first_sample_ns=first_sample)
+            )
+        progress.launch_done()
+    outcome.ok = status == "ok"
+    outcome.kind = "timeout" if status == "timeout" else "crashed"
+    return outcome
+
+
+def _accept(
+    accept: Callable[[int, Message], None], outcome: _Outcome, recorder: Recorder, spec: LaunchSpec, message: Message
+) -> None:
+    try:
+        accept(outcome.number, message)
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        first = str(error).partition("\n")[0][:200]
+        recorder.fail(
+            outcome.number, spec.side, outcome.culprit, "crashed", f"the launch sent a malformed message: {first}"
+        )
+
+
+def _status(message: Message) -> Literal["ok", "crashed", "timeout", "interrupted"]:
+    found = message.get("status")
+    return found if found in ("ok", "timeout", "interrupted") else "crashed"
+
+
+def _what_happened(outcome: _Outcome, side: str) -> str:
+    if outcome.kind == "timeout":
+        return f"{outcome.detail or 'no progress'} on {side} (hint: raise timeout_s if the case may take that long)"
+    return f"the launch died on {side}: {outcome.detail or 'no reason given'}"

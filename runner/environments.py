@@ -1,0 +1,190 @@
+"""The Python environment of a side: an empty virtual one that sees our interpreter's packages, and its variables.
+
+An environment holds what its side's set-up installs. Everything else comes from our own interpreter through one
+``.pth`` file. Lines of a ``.pth`` only extend the path, they are not searched for further ``.pth`` files: editable
+installs, which would put one checkout behind both sides, do not pass, and neither do evenbench's own modules when it
+runs from a checkout. Installed among the packages they can be imported, behind the side's own root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import site
+import sysconfig
+import venv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .errors import NothingMeasured, UsageError
+from .processes import readable, run_bounded
+
+PYTHON_MIN = (3, 11)  # the first with -P, which launches start with
+PROBE_TIMEOUT_S = 120.0  # for an interpreter to say its version, from a cold disk
+PROBE_OUTPUT_MAX = 4 << 10
+SETUP_TIMEOUT_S = 3600.0  # building a large CUDA extension takes tens of minutes
+SETUP_OUTPUT_MAX = 64 << 10  # bytes kept of the end of a set-up's output
+SETUP_LINES = 5  # of it in the error message
+SETUP_LINE_MAX = 200  # characters each
+PTH_FILE = "evenbench.pth"
+
+CACHES = {
+    "CUDA_CACHE_PATH": "cuda",
+    "CUPY_CACHE_DIR": "cupy",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "NUMBA_CACHE_DIR": "numba",
+    "PYTHONPYCACHEPREFIX": "pycache",  # keeps directories that are measured in place free of __pycache__
+    "TILELANG_CACHE_DIR": "tilelang",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "TRITON_CACHE_DIR": "triton",
+    "XDG_CACHE_HOME": "xdg",
+}
+"""Variables that move a compiler's or tuner's cache, and the folder of each below the side's own."""
+
+_DROPPED = frozenset({
+    "CONDA_PYTHON_EXE", "PYTHONDONTWRITEBYTECODE", "PYTHONEXECUTABLE", "PYTHONHOME", "PYTHONINSPECT", "PYTHONPATH",
+    "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
+    "__PYVENV_LAUNCHER__",
+    "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE",
+    "PIP_PREFIX", "PIP_PYTHON", "PIP_ROOT", "PIP_TARGET", "PIP_USER",  # would install past the environment
+})  # fmt: skip
+# GITHUB_ENV and its like let a process write into later steps of a workflow; ACTIONS_ holds its tokens.
+_DROPPED_PREFIXES = ("ACTIONS_", "GITHUB_")
+_SECRET = re.compile(
+    r"(^|[_-])(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEYS?|KEYS?|PAT)([_-]|$)",
+    re.IGNORECASE,
+)
+
+
+def make_environment(folder: Path, paths: Sequence[Path], *, with_pip: bool) -> Path:
+    """Make a virtual environment whose path ends with `paths`; returns its interpreter.
+
+    Its ``pip``, for set-up, is our interpreter's own package run by the environment's interpreter, which installs
+    into the environment, starts at once and needs no ``ensurepip``; without one, ensurepip's copy. The script is
+    there in any case, so that no other ``pip`` further down PATH installs somewhere else.
+    """
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    python = folder / "bin" / "python"
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
+    (packages / PTH_FILE).write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+    if with_pip:
+        if not any((path / "pip" / "__main__.py").is_file() for path in paths):
+            command = [str(python), "-I", "-m", "ensurepip"]
+            run_bounded(
+                command, cwd=folder, environment=os.environ, timeout_s=PROBE_TIMEOUT_S, keep=PROBE_OUTPUT_MAX
+            )  # where it cannot, `pip` says that there is none
+        for name in ("pip", "pip3"):
+            script = python.with_name(name)
+            script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} -P -m pip "$@"\n', encoding="utf-8")
+            script.chmod(0o755)
+    return python
+
+
+def shared_paths(environ: Mapping[str, str], repo: Path, root: Path) -> list[Path]:
+    """What an environment sees of our interpreter: PYTHONPATH without evenbench itself, and the site directories.
+
+    PYTHONPATH entries inside the user's repository become the same folders of the side: as they stand, they would put
+    the working tree behind every side.
+    """
+    own = Path(__file__).resolve().parent.parent
+    sites = [Path(path) for path in site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        sites.append(Path(site.getusersitepackages()))
+    paths = []
+    for entry in filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)):
+        path = Path(entry).resolve()
+        if path != own:
+            paths.append(root / path.relative_to(repo) if path.is_relative_to(repo) else path)
+    for folder in sites:
+        paths += [folder, *_inner_paths(folder)]
+    return list(dict.fromkeys(paths))
+
+
+def _inner_paths(folder: Path) -> list[Path]:
+    """Folders inside a site directory that its own ``.pth`` files list: parts of installed packages, no checkouts."""
+    found = []
+    for file in sorted(folder.glob("*.pth")):
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            path = folder / line.strip()
+            inside = path != folder and path.resolve().is_relative_to(folder.resolve())
+            if inside and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path):
+                found.append(path)
+    return found
+
+
+def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dict[str, str]:
+    """All variables of a side's processes: ours, without secrets and what redirects Python, with the side's caches."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES) and not _SECRET.search(name)
+    }
+    binaries = python.parent
+    if (binaries.parent / "pyvenv.cfg").is_file():
+        kept["VIRTUAL_ENV"] = str(binaries.parent)
+    for name, folder in CACHES.items():
+        kept[name] = str(cache / folder)
+        (cache / folder).mkdir(parents=True, exist_ok=True)
+    kept["PATH"] = os.pathsep.join((str(binaries), environ.get("PATH", os.defpath)))
+    kept["PYTHONHASHSEED"] = "0"  # sets and dicts of strings are walked in the same order on every side
+    return kept
+
+
+def given_python(name: str, text: str) -> Path:
+    """The interpreter that a command line names for a side: a path, or a program on PATH; links are not followed.
+
+    Raises:
+        UsageError: it cannot be run, or is older than `PYTHON_MIN`.
+    """
+    found = shutil.which(Path(text).expanduser())
+    if found is None:
+        raise UsageError(f"{name}: no such interpreter: {text}", "give the path of a python executable")
+    path = Path(found).absolute()  # not resolved: a virtual environment's interpreter is a link
+    command = [str(path), "-I", "-c", "import sys; print(*sys.version_info[:2])"]
+    try:
+        probe = run_bounded(
+            command, cwd=Path.cwd(), environment=os.environ, timeout_s=PROBE_TIMEOUT_S, keep=PROBE_OUTPUT_MAX
+        )
+    except OSError as error:
+        raise UsageError(f"{name}: {text} cannot be run: {error.strerror}") from error
+    version = re.fullmatch(rb"(\d+) (\d+)\s*", probe.output)
+    if probe.status != 0 or version is None:
+        raise UsageError(f"{name}: {text} is no Python interpreter", "give the path of a python executable")
+    if (int(version[1]), int(version[2])) < PYTHON_MIN:
+        needed = ".".join(map(str, PYTHON_MIN))
+        raise UsageError(
+            f"{name}: {text} is Python {int(version[1])}.{int(version[2])}", f"at least {needed} is needed"
+        )
+    return path
+
+
+def run_setup(name: str, command: str, root: Path, variables: Mapping[str, str], *, log: Callable[[str], None]) -> None:
+    """Run a side's set-up command in its tree. `log` gets the end of its output where it fails.
+
+    Raises:
+        NothingMeasured: it failed or ran too long; the message ends with what it wrote last.
+    """
+    finished = run_bounded(
+        ["/bin/sh", "-c", command],
+        cwd=root,
+        environment=variables,
+        timeout_s=SETUP_TIMEOUT_S,
+        keep=SETUP_OUTPUT_MAX,
+        merge=True,
+    )
+    if finished.status == 0:
+        return
+    if finished.status is None:
+        outcome = f"ran longer than {SETUP_TIMEOUT_S:.0f} s"
+    elif finished.status < 0:
+        outcome = f"was ended by signal {-finished.status}"
+    else:
+        outcome = f"failed with exit status {finished.status}"
+    lines = readable(finished.output)
+    for line in lines:
+        log(f"{name} | {line}")
+    last = " | ".join(line[:SETUP_LINE_MAX] for line in lines[-SETUP_LINES:]) or "no output"
+    raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {command}")

@@ -1,0 +1,265 @@
+"""From sides to cases: discover, select, prepare, and fix the counts that every later launch uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .errors import CaseError, NothingMeasured, UsageError
+from .launch import Message, Session
+from .plan import Plan
+from .records import CaseEvent, ImplementationRecord, SideName
+from .records.events import CaseId, Name, Text
+from .settings import RunSettings, select
+from .sides import Side
+from .timing import protocol
+
+DISCOVERY_TIMEOUT_S = 300.0  # importing all case files with their libraries, cold
+CASES_MAX = 20_000  # of one side: more is a mistake in a parameter grid
+
+
+class Point(BaseModel):
+    """A case as discovery found it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    event: Literal["point"]
+    id: CaseId
+    file: Name
+    line: int
+    title: Text = ""
+    tags: Annotated[list[Name], Field(max_length=1_000)] = []
+    on_cpu: bool
+    source: Name
+    settings: dict[str, Any] = {}
+
+
+class Broken(BaseModel):
+    """A case file that could not be imported."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event: Literal["broken"]
+    file: Name
+    error: Text
+    usage: bool = False
+
+
+@dataclass(frozen=True)
+class Crew:
+    """One side, ready to launch: its tree, its session, where its cases stand."""
+
+    side: Side
+    session: Session
+    cases: str
+
+    @property
+    def name(self) -> SideName:
+        """base, head or control."""
+        return self.side.name
+
+
+@dataclass(frozen=True)
+class Found:
+    """What discovery found on one side."""
+
+    points: Mapping[str, Point]
+    broken: Sequence[Broken]
+
+
+def discover(crew: Crew) -> Found:
+    """All cases of a side, found in one of its processes."""
+    job = {"kind": "discover", "root": str(crew.side.root), "cases": crew.cases}
+    points: dict[str, Point] = {}
+    broken: list[Broken] = []
+    for message in crew.session.launch(job, fork=True, timeout_s=DISCOVERY_TIMEOUT_S):
+        if message["event"] == "point" and len(points) < CASES_MAX:
+            point = Point.model_validate(message)
+            points[point.id] = point
+        elif message["event"] == "broken":
+            broken.append(Broken.model_validate(message))
+        elif message["event"] == "exit" and message["status"] != "ok":
+            tail = crew.session.output_tail().strip().splitlines()[-1:] or [""]
+            broken.append(Broken(event="broken", file="", error=f"discovery died: {message['detail']} {tail[0]}".strip()))
+    return Found(points, broken)
+
+
+def refuse_broken(found: Mapping[str, Found], patterns: Sequence[str]) -> list[str]:
+    """Case files that no side can import and that the selection may want, each with its error.
+
+    Raises:
+        CaseError: nothing else was found, or the declarations themselves contradict each other on every side.
+    """
+    common = set.intersection(*({broken.file for broken in side.broken} for side in found.values()))
+    errors = {broken.file: broken for side in found.values() for broken in side.broken}
+    hopeless = [errors[file] for file in sorted(common)]
+    for broken in hopeless:
+        if broken.usage and not broken.file:
+            raise CaseError(broken.error)
+    if hopeless and not any(side.points for side in found.values()):
+        raise CaseError(f"no case file can be imported: {hopeless[0].error}")
+    return [broken.error for broken in hopeless if may_hold(broken.file, patterns)]
+
+
+def may_hold(file: str, patterns: Sequence[str]) -> bool:
+    """Whether a file that cannot be imported may hold a selected case.
+
+    A file in a folder is taken to hold cases named like the folder, so that a suite of ``host/**`` does not suffer
+    from an ``ops/gemm.py`` whose library is missing.
+    """
+    folder = file.partition("/")[0] if "/" in file else ""
+    if not folder or not patterns:
+        return True
+    firsts = [pattern.partition("/")[0] if "/" in pattern else "" for pattern in patterns]
+    return any(first in ("", folder) or "*" in first or first.startswith("tag:") for first in firsts)
+
+
+def choose(found: Mapping[str, Found], settings: RunSettings, patterns: Sequence[str], plan: Plan) -> dict[str, list[str]]:
+    """The ids to measure on each side: those of the suite, the patterns and the shard.
+
+    Raises:
+        UsageError: no cases, or none that the suite and patterns select.
+        NothingMeasured: two sides without a common case.
+    """
+    everything = {case_id for side in found.values() for case_id in side.points}
+    if not everything:
+        raise UsageError("no cases were found", "put cases into the cases directory, or name it with --cases")
+    chosen = {
+        name: [
+            case_id
+            for case_id, point in side.points.items()
+            if select(settings.include, case_id, point.tags) and (not patterns or select(patterns, case_id, point.tags))
+        ]
+        for name, side in found.items()
+    }
+    if not any(chosen.values()):
+        wanted = " ".join(patterns) or f"suite {settings.suite!r}"
+        raise UsageError(f"{wanted}: selects none of the {len(everything)} cases", "evenbench list shows their ids")
+    if len(chosen) > 1 and not set.intersection(*(set(ids) for ids in chosen.values())):
+        some = {name: (ids or ["none"])[0] for name, ids in chosen.items()}
+        listed = ", ".join(f"{name} has {example}" for name, example in some.items())
+        raise NothingMeasured(f"the sides have no case in common: {listed}", "--cases-from head runs head's cases on both")
+    return {name: [case_id for case_id in ids if plan.takes(case_id)] for name, ids in chosen.items()}
+
+
+def prepare(
+    crew: Crew,
+    found: Found,
+    ids: Sequence[str],
+    settings: RunSettings,
+    recorder: Recorder,
+    spec: LaunchSpec,
+    progress: Progress,
+) -> dict[str, CaseEvent]:
+    """Run a side's preparation launch. Returns the cases by id, counts not yet fixed, indices all 0."""
+    events: dict[str, CaseEvent] = {}
+    failures: dict[str, Message] = {}
+
+    def accept(_number: int, message: Message) -> None:
+        case_id = message["case"] if message["event"] == "failure" else message["id"]
+        if case_id not in wanted:
+            raise ValueError(f"{case_id!r} was not asked for")
+        if message["event"] == "failure":
+            failures[case_id] = message
+        else:
+            events[case_id] = _case_event(crew.name, found.points[case_id], message)
+
+    wanted = set(ids)
+    targets = [_target(found.points[case_id], settings) for case_id in ids]
+    job = {"kind": "prepare", "root": str(crew.side.root), "cases": crew.cases}
+    lost = run_targets(crew.session, recorder, spec, job, targets, accept, progress)
+    for case_id in ids:
+        if case_id not in events:
+            failure = failures.get(case_id, {"kind": "crashed", "error": "died in the preparation launch"})
+            events[case_id] = _case_event(
+                crew.name,
+                found.points[case_id],
+                {"status": "failed", "kind": failure["kind"], "reason": str(failure["error"])[:4_000]},
+            )
+    return events
+
+
+def fix_counts(
+    prepared: Mapping[str, Mapping[str, CaseEvent]], found: Mapping[str, Found], settings: RunSettings, *, verb: str
+) -> list[CaseEvent]:
+    """The `case` lines of all sides in order, with the counts that both sides share: from the larger cost."""
+    events: list[CaseEvent] = []
+    for name, cases in prepared.items():
+        for case_id, event in cases.items():
+            others = [side[case_id] for side in prepared.values() if case_id in side]
+            point = found[name].points[case_id]
+            measure = settings.measure_for(case_id, point.tags, _measuring(point))
+            iterations = point.settings.get("iterations")
+            implementations = [
+                _with_counts(one, others, settings.rounds, measure.warmup_ms, measure.measure_ms, iterations, verb)
+                for one in event.implementations
+            ]
+            events.append(event.model_copy(update={"index": len(events), "implementations": implementations}))
+        events += [
+            CaseEvent(index=len(events) + number, side=_side(name), file=broken.file, error=broken.error, status="failed")
+            for number, broken in enumerate(found[name].broken)
+        ]
+    return events
+
+
+def _with_counts(
+    one: ImplementationRecord,
+    cases: Sequence[CaseEvent],
+    rounds: int,
+    warmup_ms: float,
+    measure_ms: float,
+    iterations: int | None,
+    verb: str,
+) -> ImplementationRecord:
+    same = [other for case in cases for other in case.implementations if other.name == one.name and other.status == "ok"]
+    if one.status != "ok" or not same:
+        return one
+    cost = max(1, *(other.cost_ns for other in same), 1)
+    if verb == "run":
+        counts = protocol.counts_for_run(cost, warmup_ms, measure_ms, iterations)
+    else:
+        counts = protocol.counts_for_comparison(cost, warmup_ms, measure_ms, rounds, iterations)
+    batch = max(other.batch for other in same)
+    return one.model_copy(update={"samples": counts.samples, "warmup": counts.warmup, "batch": batch})
+
+
+def _target(point: Point, settings: RunSettings) -> Message:
+    measure = settings.measure_for(point.id, point.tags, _measuring(point))
+    return {
+        "id": point.id,
+        "timeout_s": measure.timeout_s,
+        "timer": measure.timer,
+        "cache": measure.cache,
+        "allow_fallback": measure.allow_fallback,
+    }
+
+
+def _measuring(point: Point) -> dict[str, Any]:
+    return {key: value for key, value in point.settings.items() if key in ("timer", "cache", "timeout_s")}
+
+
+def _case_event(side: SideName, point: Point, message: Message) -> CaseEvent:
+    fields = {key: value for key, value in message.items() if key not in ("event", "id", "inputs_checksum")}
+    return CaseEvent.model_validate(
+        {
+            "index": 0,
+            "side": side,
+            "id": point.id,
+            "file": point.file,
+            "line": point.line,
+            "title": point.title,
+            "tags": point.tags,
+            "source": point.source,
+            **fields,
+        }
+    )
+
+
+def _side(name: str) -> SideName:
+    if name in ("base", "head", "control"):
+        return name  # type: ignore[return-value]  # narrowed by the test
+    raise ValueError(name)

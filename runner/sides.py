@@ -1,0 +1,223 @@
+"""Sides: a checkout together with the Python environment that runs it.
+
+`Sides` holds what one run makes, and removes it when it closes. `check_out` finds the files, `prepare` makes a `Side`
+of them, which is all that a launch needs to know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from .checkouts import (
+    Checkout,
+    SideSpec,
+    check_out,
+    owned_prefix,
+    prune_stale,
+    release,
+    release_below,
+    side_config_text,
+)
+from .environments import given_python, make_environment, run_setup, shared_paths, side_variables
+from .errors import ConfigError, NothingMeasured
+from .git import repository_root
+from .processes import readable, run_bounded
+from .trees import copy_tree, remove_tree
+
+__all__ = [
+    "Checkout",
+    "Side",
+    "SideSpec",
+    "Sides",
+    "check_out",
+    "copy_tree",
+    "prepare",
+    "release",
+    "shared_preload",
+    "side_config_text",
+]
+
+FIND_TIMEOUT_S = 300.0  # finding a submodule imports its package, torch too, from a cold disk
+FIND_OUTPUT_MAX = 1 << 20
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a launch needs.
+
+    Args:
+        root: the tree that launches run in: the worktree, the copy that set-up ran in, or the directory itself.
+        python: the interpreter, an absolute path.
+        environment: all variables of its processes.
+        cache: the folder of its compile and tuning caches; lives for the run.
+    """
+
+    name: str
+    checkout: Checkout
+    root: Path
+    python: Path
+    environment: Mapping[str, str]
+    cache: Path
+
+
+class Sides:
+    """The checkouts and environments of one run; leaving the ``with`` block removes them, whatever happened inside.
+
+    Args:
+        repo: any folder of the user's repository.
+        scratch: where the run's temporary folder is made; the system's place for such if left out.
+        log: is told in one line each what takes long.
+        exclude: files that the run itself writes: they make no tree dirty.
+    """
+
+    def __init__(
+        self, repo: Path, scratch: Path | None = None, *, log: Log = lambda _: None, exclude: Collection[Path] = ()
+    ) -> None:
+        self._repo = repository_root(repo)
+        self._scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
+        self._log = log
+        self._exclude = exclude
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Sides:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        prune_stale(self._repo, self._scratch)
+        self._folder = Path(tempfile.mkdtemp(prefix=owned_prefix(), dir=self._scratch)).resolve()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        folder, self._folder = self.folder, None
+        try:
+            release_below(folder, self._repo)
+        finally:
+            remove_tree(folder)
+
+    @property
+    def folder(self) -> Path:
+        """The run's temporary folder."""
+        if self._folder is None:
+            raise RuntimeError("Sides is used outside its with block")
+        return self._folder
+
+    def check_out(self, spec: SideSpec) -> Checkout:
+        """See `check_out`."""
+        return check_out(spec, self._repo, self.folder, exclude=self._exclude)
+
+    def prepare(self, checkout: Checkout, spec: SideSpec, setup: str) -> Side:
+        """See `prepare`."""
+        return prepare(checkout, spec, setup, self.folder, log=self._log, repo=self._repo, exclude=self._exclude)
+
+
+def prepare(
+    checkout: Checkout,
+    spec: SideSpec,
+    setup: str,
+    scratch: Path,
+    *,
+    log: Log,
+    repo: Path | None = None,
+    exclude: Collection[Path] = (),
+) -> Side:
+    """Make a side ready to launch: its environment, and its set-up where there is one.
+
+    Set-up writes into a worktree of ours or a copy, never into the user's files. A copy holds no ``.git``: a set-up
+    that asks git for a version must be told it. A `spec.python` is used as it is, and only its own set-up is run.
+
+    Args:
+        setup: the command of suites.yaml; empty for none. `spec.setup` goes before it.
+        scratch: an existing folder; the side takes the one below it that has its name.
+        repo: the user's repository; see `shared_paths`.
+
+    Raises:
+        NothingMeasured: set-up failed.
+        UsageError: `spec.python` cannot be used.
+    """
+    folder = scratch.resolve() / checkout.name
+    folder.mkdir()
+    command = spec.setup if spec.setup is not None else ("" if spec.python else setup)
+    root = checkout.root
+    if command and checkout.kind != "ref":
+        root = folder / "tree"
+        copy_tree(checkout.root, root, exclude=(*exclude, scratch))
+    if spec.python:
+        python = given_python(spec.name, spec.python)
+    else:
+        paths = shared_paths(os.environ, repository_root(repo or checkout.root), root)
+        python = make_environment(folder / "env", paths, with_pip=bool(command))
+    cache = folder / "cache"
+    variables = side_variables(os.environ, python, cache)
+    if command:
+        log(f"{checkout.name}: set-up: {command}")
+        run_setup(checkout.name, command, root, variables, log=log)
+    return Side(checkout.name, checkout, root, python, variables, cache)
+
+
+def shared_preload(preload: Sequence[str], base: Side, head: Side) -> None:
+    """Refuse modules to preload that are one and the same file for both sides.
+
+    Raises:
+        NothingMeasured: a module of both sides is a single file that is not part of both trees.
+        ConfigError: a side has no such module, or cannot look for it.
+    """
+    if not preload:
+        return
+    found = [_find(preload, side) for side in (base, head)]
+    for name in preload:
+        first, second = (where[name] for where in found)
+        if first and first == second and not all(Path(first).is_relative_to(s.root.resolve()) for s in (base, head)):
+            raise NothingMeasured(
+                f"nothing would be compared: both sides load {name} from {first}",
+                "let `setup` install it in each side, or take it out of `preload`",
+            )
+
+
+# Runs in the side's interpreter. Answers on a copy of stdout, as modules that it imports may print.
+_FIND = """
+import importlib.util, json, os, sys
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+sys.path.insert(0, sys.argv[1])
+found = {}
+for name in sys.argv[2:]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is not None:
+        places = [spec.origin] if spec.has_location else sorted(spec.submodule_search_locations or [])[:1]
+        found[name] = os.path.realpath(places[0]) if places else ""
+print(json.dumps(found), file=answer, flush=True)
+"""
+
+
+def _find(modules: Sequence[str], side: Side) -> dict[str, str]:
+    """The real path of each module's file as a launch of the side would find it; empty for a built-in one."""
+    finished = run_bounded(
+        [str(side.python), "-P", "-c", _FIND, str(side.root), *modules],
+        cwd=side.root,
+        environment=side.environment,
+        timeout_s=FIND_TIMEOUT_S,
+        keep=FIND_OUTPUT_MAX,
+    )
+    try:
+        found = json.loads(finished.output)
+    except ValueError:
+        reason = (readable(finished.errors) or [f"exit status {finished.status}"])[-1]
+        raise ConfigError(f"preload: {side.name} cannot look for {', '.join(modules)}: {reason}") from None
+    missing = [name for name in modules if name not in found]
+    if missing:
+        raise ConfigError(
+            f"preload: {side.name} has no module {', '.join(missing)}",
+            "let `setup` install it, or take it out of `preload`",
+        )
+    return {name: str(found[name]) for name in modules}

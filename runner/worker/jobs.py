@@ -1,0 +1,120 @@
+"""What one launch does: discover the cases, prepare them, or measure them. One job, one process."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import discover
+from ..case import Point
+from ..errors import CaseError, EvenbenchError
+from . import measure, prepare
+from .bench import one_line
+from .channel import Channel
+from .instruments import Instruments
+
+__all__ = ["enter_root", "one_line", "run"]
+
+HOST = "cpu"
+
+
+def run(job: dict[str, Any], channel: Channel) -> None:
+    """Do a job and send its messages, the last of them `done`.
+
+    Args:
+        job: `kind` (discover, prepare, measure), `root` and `cases` (directories), and for the latter two `targets`:
+            one dict a case, in the order of measuring.
+    """
+    began = time.perf_counter_ns()
+    enter_root(job["root"])
+    try:
+        found = discover.load(Path(job["cases"]))
+    except CaseError as error:
+        channel.send({"event": "broken", "file": "", "error": one_line(error), "usage": True})
+        channel.send({"event": "done"})
+        return
+    points = discover.points_of(found)
+    if job["kind"] == "discover":
+        _discover(found, points, channel)
+    else:
+        by_id = {point.id: point for point in points}
+        device = accelerator() if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id) else HOST
+        channel.send({"event": "machine", **identity(device)})
+        work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
+        instruments = Instruments()
+        for target in job["targets"]:
+            channel.send({"event": "begin", "case": target["id"], "timeout_s": target["timeout_s"]})
+            _one_case(work, by_id.get(target["id"]), target, device, instruments, channel)
+            channel.send({"event": "finish", "case": target["id"], "since_start_ns": time.perf_counter_ns() - began})
+    channel.send({"event": "done"})
+
+
+def enter_root(root: str) -> None:
+    """Work in the side's tree, with its root first on the path, as the user's own scripts would."""
+    os.chdir(root)
+    if root not in sys.path[:1]:
+        sys.path.insert(0, root)
+
+
+def accelerator() -> str:
+    """The device type that cases run on: the accelerator torch sees, or ``cpu``."""
+    if importlib.util.find_spec("torch") is None:
+        return HOST
+    torch = importlib.import_module("torch")
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found.type if found is not None else HOST
+
+
+def identity(device: str) -> dict[str, Any]:
+    """The device as this launch sees it: model, UUID; and the software beside it."""
+    torch = sys.modules.get("torch")
+    found = {"device": HOST, "uuid": "", "torch": str(torch.__version__) if torch else "", "python": sys.version.split()[0]}
+    if torch is not None and device == "cuda":
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        found |= {"device": properties.name, "uuid": f"GPU-{properties.uuid}"}
+    elif device != HOST:
+        found["device"] = device
+    return found
+
+
+def _discover(found: discover.Found, points: list[Point], channel: Channel) -> None:
+    for broken in found.broken:
+        channel.send({"event": "broken", "file": broken.file, "error": broken.error, "usage": broken.usage})
+    for point in points:
+        case = point.case
+        channel.send(
+            {
+                "event": "point",
+                "id": point.id,
+                "file": case.file,
+                "line": case.line,
+                "title": case.title,
+                "tags": sorted(case.tags),
+                "on_cpu": case.device == HOST,
+                "source": case.source_hash,
+                "settings": {
+                    key: getattr(case, key)
+                    for key in ("timer", "cache", "iterations", "timeout_s")
+                    if getattr(case, key) is not None
+                },
+            }
+        )
+    channel.send({"event": "done"})
+
+
+def _one_case(
+    work: Any, point: Point | None, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+) -> None:
+    """One case, whatever it does: an error that escapes is the case's, never the launch's."""
+    try:
+        if point is None:
+            raise EvenbenchError("the case is gone: its file gave another set of cases than at discovery")
+        work(point, target, HOST if point.case.device == HOST else device, instruments, channel)
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        kind = getattr(error, "kind", "runtime")
+        channel.send({"event": "failure", "case": target["id"], "kind": kind, "error": one_line(error)})

@@ -1,0 +1,171 @@
+"""The measurement of one case in one timed launch: warm up, sample, check the last result."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from .. import check
+from ..case import Point
+from ..errors import MeasurementError, RuntimeFailure, WrongResult
+from ..timing import protocol
+from .bench import Opened, Runnable, Skipped, classified, one_line, open_case, synchronize
+from .channel import Channel
+from .instruments import Instruments
+
+DEADLINE_SHARE = 0.8  # sampling stops at this share of a case's deadline, so that what was measured is reported
+NS = 1_000_000_000
+
+
+def measure_case(
+    point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+) -> None:
+    """Measure all implementations of one case, and send a `measurement` or `failure` for each."""
+    deadline = time.perf_counter_ns() + int(target["timeout_s"] * DEADLINE_SHARE * NS)
+    try:
+        opened = open_case(point, device)
+    except Skipped as reason:
+        channel.send({"event": "skip", "case": point.id, "reason": str(reason)})
+        return
+    inputs = opened.inputs_checksum()
+    made: dict[str, Runnable] = {}
+    for name in target["implementations"]:
+        try:
+            made[name] = opened.make(name)
+        except (Skipped, MeasurementError) as error:
+            channel.send(_failure(point.id, name, error))
+    gc.collect()
+    gc.disable()  # a collection inside a sample would be measured
+    try:
+        _measure_all(opened, made, target, deadline, inputs, instruments, channel)
+    finally:
+        gc.enable()
+
+
+def _measure_all(
+    opened: Opened,
+    made: Mapping[str, Runnable],
+    target: dict[str, Any],
+    deadline: int,
+    inputs: str,
+    instruments: Instruments,
+    channel: Channel,
+) -> None:
+    """All segments in their mirrored order; an implementation is reported after its last one."""
+    segments = protocol.split_for_implementations(list(made), _counts(target, made), target["mirrored"])
+    measured: dict[str, list[protocol.Measured]] = {name: [] for name in made}
+    failed: set[str] = set()
+    for name, counts in segments:
+        if name in failed:
+            continue
+        parts = measured[name]
+        try:
+            parts.append(_segment(opened, made[name], counts, target, len(parts), deadline, instruments))
+            if len(parts) == _segments_of(segments, name):
+                _check(opened, made[name], target["implementations"][name], inputs)
+                channel.send(_measurement(opened.point, target, name, parts, inputs, instruments))
+        except MeasurementError as error:
+            failed.add(name)
+            channel.send(_failure(opened.point.id, name, error))
+
+
+def _counts(target: Mapping[str, Any], made: Mapping[str, Runnable]) -> protocol.Counts:
+    """The counts of a case: those of its costliest implementation, so that all draw equally."""
+    plans = [target["implementations"][name] for name in made]
+    return protocol.Counts(
+        warmup=min((plan["warmup"] for plan in plans), default=1), samples=min((plan["samples"] for plan in plans), default=1)
+    )
+
+
+def _segments_of(segments: list[tuple[str, protocol.Counts]], name: str) -> int:
+    return sum(1 for other, _ in segments if other == name)
+
+
+def _segment(
+    opened: Opened,
+    runnable: Runnable,
+    counts: protocol.Counts,
+    target: dict[str, Any],
+    number: int,
+    deadline: int,
+    instruments: Instruments,
+) -> protocol.Measured:
+    sweep = instruments.cache_step(target["cache"], opened.device)
+
+    def before() -> None:
+        runnable.restore()
+        sweep()
+
+    timer = instruments.timer(target["timing"], target["implementations"][runnable.name]["batch"])
+    try:
+        return protocol.measure(
+            timer,
+            before,
+            runnable.call,
+            counts,
+            deadline_ns=deadline,
+            count_copies=opened.bench.count_copies,
+            first=number * counts.samples,
+        )
+    except Exception as error:
+        raise classified(error, RuntimeFailure) from error
+
+
+def _check(opened: Opened, runnable: Runnable, plan: Mapping[str, Any], inputs: str) -> None:
+    """Hold the last timed result against the checked one: by checksum, or by value where results vary."""
+    synchronize(opened.device)
+    if plan["result"] and check.checksum(runnable.result) == plan["result"]:
+        opened.refuse_changed_inputs(inputs)
+        return
+    opened.refuse_changed_inputs(inputs)
+    if opened.bench.reference is not None:
+        case = opened.point.case
+        try:
+            check.check_result(runnable.result, opened.reference(), case.rtol, case.atol)
+        except WrongResult as error:
+            raise WrongResult(f"the result of the last sample is wrong: {error.message}", error.hint) from None
+
+
+def _measurement(
+    point: Point,
+    target: dict[str, Any],
+    name: str,
+    parts: list[protocol.Measured],
+    inputs: str,
+    instruments: Instruments,
+) -> dict[str, Any]:
+    segment = protocol.merge([part.segment for part in parts])
+    timer = instruments.timer(target["timing"], target["implementations"][name]["batch"])
+    return {
+        "event": "measurement",
+        "case": point.id,
+        "implementation": name,
+        "timing": target["timing"],
+        "device_busy_ns": segment.device_busy_ns,
+        "latency_ns": segment.latency_ns,
+        "n_kernels": segment.n_kernels,
+        "uncounted_copy_ns": segment.uncounted_copy_ns if any(segment.uncounted_copy_ns) else [],
+        "kernels": segment.kernels,
+        "tick_ns": timer.tick_ns,
+        "batch": segment.batch,
+        "cache": target["cache"],
+        "stop": "timeout" if any(part.stop == "timeout" for part in parts) else "count",
+        "coarse": any(part.coarse for part in parts),
+        "rejected": [{"index": index, "reason": reason} for index, reason in segment.rejected],
+        "retries": [f"{r.lost} records lost, buffer of {r.buffer_bytes} bytes" for part in parts for r in part.retries],
+        "check": target["implementations"][name]["check"],
+        "inputs": inputs,
+        "source": point.case.source_hash,
+    }
+
+
+def _failure(case: str, name: str, error: Exception) -> dict[str, Any]:
+    return {
+        "event": "failure",
+        "case": case,
+        "implementation": name,
+        "kind": getattr(error, "kind", "setup"),
+        "error": one_line(error),
+    }

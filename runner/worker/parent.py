@@ -1,0 +1,274 @@
+"""The warm parent: imports torch once, never touches CUDA, and starts every launch of its side.
+
+A launch is a fork of this process, or a plainly started interpreter. It lives in a process group of its own, reports
+`begin` before each case, and is killed, group and all, when a case makes no progress within its deadline. A parent
+whose driver is gone (stdin at its end) kills its launch and leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from . import jobs
+from .channel import START_DEADLINE_S, Channel, LineBuffer
+
+KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
+READ_BYTES = 1 << 16
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+RECORDS_VARIABLE = "EVENBENCH_RECORDS"  # descriptor of the records of a plainly started launch
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point of the worker process. Returns its exit status."""
+    if arguments == ["launch"]:
+        return _plain_launch()
+    records = os.dup(1)
+    os.dup2(2, 1)  # whatever prints from now on goes to stderr
+    return WarmParent(sys.stdin.fileno(), records).serve()
+
+
+class WarmParent:
+    """Serves the driver's commands, one at a time, until stdin ends."""
+
+    def __init__(self, commands: int, records: int) -> None:
+        self._commands = commands
+        self._records = records
+        self._lines = LineBuffer()
+        self._waiting: list[dict[str, Any]] = []
+        self._ended = False
+
+    def serve(self) -> int:
+        """Answer `warm` and `launch` until the driver closes its end."""
+        while (command := self._next()) is not None:
+            nonce = str(command["nonce"])
+            if command["command"] == "warm":
+                self._send(nonce, warm_up(command["root"], command["preload"]))
+            elif command["command"] == "launch":
+                self._launch(nonce, command["job"], fork=bool(command["fork"]))
+        return 0
+
+    def _send(self, nonce: str, message: dict[str, Any]) -> None:
+        self._relay(nonce, json.dumps(message, separators=(",", ":")).encode())
+
+    def _relay(self, nonce: str, line: bytes) -> None:
+        data = nonce.encode() + b" " + line + b"\n"
+        while data:
+            data = data[os.write(self._records, data) :]
+
+    def _next(self) -> dict[str, Any] | None:
+        while not self._waiting and not self._ended:
+            self._read_commands()
+        return self._waiting.pop(0) if self._waiting else None
+
+    def _read_commands(self) -> None:
+        data = os.read(self._commands, READ_BYTES)
+        self._ended = not data
+        buffer_lines = self._lines.feed(data)
+        self._waiting += [json.loads(line) for line in buffer_lines if line]
+
+    def _launch(self, nonce: str, job: dict[str, Any], *, fork: bool) -> None:
+        read_end, write_end = os.pipe()
+        child = _fork(job, write_end, (read_end, self._records)) if fork else _spawn(job, write_end)
+        os.close(write_end)
+        try:
+            status, detail, case = self._watch(nonce, child, read_end)
+        finally:
+            os.close(read_end)
+            kill_group(child)
+        self._send(nonce, {"event": "exit", "status": status, "detail": detail, "case": case})
+
+    def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, str | None]:
+        """Relay the launch's lines until it ends. Returns status, detail, and the case that was under way."""
+        lines, case, done = LineBuffer(), None, False
+        limit = START_DEADLINE_S
+        deadline = time.monotonic() + limit
+        with selectors.DefaultSelector() as selector:
+            selector.register(records, selectors.EVENT_READ)
+            selector.register(self._commands, selectors.EVENT_READ)
+            while True:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return "timeout", f"no progress within {limit:g} s", case
+                for key, _ in selector.select(left):
+                    if key.fd == self._commands:
+                        self._read_commands()
+                        if self._ended:
+                            kill_group(child)
+                            os._exit(1)
+                        if any(command["command"] == "stop" for command in self._waiting):
+                            self._waiting.clear()
+                            return "interrupted", "stopped by the driver", case
+                        continue
+                    data = os.read(records, READ_BYTES)
+                    if not data:
+                        return (*_reap(child, done), case)
+                    for line in lines.feed(data):
+                        message = _parsed(line)
+                        if line is None or message is None:
+                            return "crashed", "a line on the record stream is no message of ours", case
+                        if message.get("event") == "begin":
+                            case = message["case"]
+                            limit = float(message["timeout_s"])
+                            deadline = time.monotonic() + limit
+                        elif message.get("event") == "finish":
+                            case = None
+                            limit = START_DEADLINE_S
+                            deadline = time.monotonic() + limit
+                        done = done or message.get("event") == "done"
+                        self._relay(nonce, line)
+
+
+def warm_up(root: str, preload: list[str]) -> dict[str, Any]:
+    """Import torch and `preload` into this process, so that forks have them. Never initialises a device.
+
+    Returns a message: `torch` (its version, empty without), `error`, and `touched`: whether a device was initialised
+    all the same, so that launches must start plainly.
+    """
+    message: dict[str, Any] = {"event": "warm", "torch": "", "error": "", "touched": False}
+    if importlib.util.find_spec("torch") is not None:
+        torch = importlib.import_module("torch")
+        message["torch"] = str(torch.__version__)
+    jobs.enter_root(root)
+    try:
+        for name in preload:
+            importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        message["error"] = jobs.one_line(error)
+    message["touched"] = device_touched()
+    gc.collect()
+    gc.freeze()  # what the parent imported is never collected in a launch, so a collection there stays cheap
+    return message
+
+
+def device_touched() -> bool:
+    """Whether this process has opened an NVIDIA device: a fork of it could not use CUDA."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return True
+    with contextlib.suppress(OSError):
+        return any(target.startswith("/dev/nvidia") for target in _open_files())
+    return False
+
+
+def _open_files() -> Iterator[str]:
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.readlink(entry)
+
+
+def _fork(job: dict[str, Any], write_end: int, not_theirs: tuple[int, ...]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        for descriptor in not_theirs:
+            os.close(descriptor)
+        _own_group()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        jobs.run(job, Channel(write_end))
+        status = 0
+    except BaseException as error:  # noqa: BLE001 - a fork must never return into the parent's loop
+        sys.stderr.write(f"{jobs.one_line(error)}\n")
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _spawn(job: dict[str, Any], write_end: int) -> int:
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and file
+        [sys.executable, "-P", str(Path(__file__).with_name("__main__.py")), "launch"],
+        stdin=subprocess.PIPE,
+        pass_fds=(write_end,),
+        env={**os.environ, RECORDS_VARIABLE: str(write_end)},
+        start_new_session=True,
+    )
+    assert process.stdin is not None  # noqa: S101 - asked for above
+    with contextlib.suppress(BrokenPipeError):  # it died at once: the reader of its records will see
+        process.stdin.write(json.dumps(job).encode())
+        process.stdin.close()
+    process.returncode = 0  # we reap it ourselves
+    return process.pid
+
+
+def _plain_launch() -> int:
+    """The body of a plainly started launch: its job comes on stdin, its records go to a descriptor of its own."""
+    records = int(os.environ.pop(RECORDS_VARIABLE))
+    os.set_inheritable(records, False)
+    job = json.loads(sys.stdin.buffer.read())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    _die_with_parent()
+    jobs.run(job, Channel(records))
+    with contextlib.suppress(Exception):
+        sys.stderr.flush()
+    os._exit(0)
+
+
+def _own_group() -> None:
+    os.setsid()
+    _die_with_parent()
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, where the kernel can (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _reap(child: int, done: bool) -> tuple[str, str]:
+    """Status and detail of a launch that closed its records."""
+    deadline = time.monotonic() + KILL_WAIT_S
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            if done and code == 0:
+                return "ok", ""
+            return "crashed", _death(code)
+        time.sleep(0.001)
+    return "crashed", "closed its records but did not end"
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def kill_group(child: int) -> None:
+    """Kill a launch with all processes of its group, and reap it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + KILL_WAIT_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline and os.waitpid(child, os.WNOHANG)[0] == 0:
+            time.sleep(0.001)
+
+
+def _parsed(line: bytes | None) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError, RecursionError):
+        message = json.loads(line or b"")
+        if isinstance(message, dict) and isinstance(message.get("event"), str):
+            return message
+    return None

@@ -1,0 +1,125 @@
+"""The preparation of one case: build, check, calibrate, fingerprint. Nothing of it is a sample.
+
+What every later launch needs is settled here: which implementations work, the cost of one iteration, the batch of a
+host timer, the checksums of inputs and result.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .. import check
+from ..case import Point
+from ..errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
+from ..timing import protocol, select
+from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
+from .channel import Channel
+from .instruments import Instruments
+
+RESULT_UNSTABLE = ""  # the checksum recorded for a result that differs from call to call
+
+
+def prepare_case(
+    point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+) -> None:
+    """Prepare one case and send its `case` message."""
+    message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
+    try:
+        opened = open_case(point, device)
+        timer, fallback = select.choose_timer(target["timer"], device, target["allow_fallback"])
+        message |= {"timer": timer, "fallback": fallback or ""}
+        message |= _fingerprint(opened)
+        reference = opened.reference()
+        message["implementations"] = [
+            _prepare_implementation(opened, name, reference, timer, target, instruments) for name in opened.names
+        ]
+        message |= _verdict(message["implementations"], opened.bench.baseline)
+    except Skipped as reason:
+        message |= {"status": "skipped", "reason": str(reason)}
+    except MeasurementError as error:
+        message |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}
+    channel.send(message)
+
+
+def _fingerprint(opened: Opened) -> dict[str, Any]:
+    bench = opened.bench
+    work = bench.work
+    return {
+        "inputs": check.describe(bench.inputs),
+        "inputs_checksum": opened.inputs_checksum(),
+        "baseline": bench.baseline,
+        "work": None
+        if work is None
+        else {
+            "dtype": work.dtype,
+            "flops": work.flops,
+            "bytes_read": work.bytes_read,
+            "bytes_written": work.bytes_written,
+            "matrix": work.matrix,
+        },
+    }
+
+
+def _prepare_implementation(
+    opened: Opened, name: str, reference: Any, timer_name: str, target: dict[str, Any], instruments: Instruments
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "status": "ok"}
+    try:
+        runnable = opened.make(name)
+        inputs = opened.inputs_checksum()
+        opened.checked_call(runnable, reference, inputs)
+        first = check.checksum(runnable.result)
+        found |= _calibrate(opened, runnable, timer_name, target, instruments)
+        opened.checked_call(runnable, reference, inputs)
+        again = check.checksum(runnable.result)
+        found["check"] = "passed" if opened.bench.reference is not None else "unchecked"
+        found["result"] = first if first == again else RESULT_UNSTABLE
+    except Skipped as reason:
+        found |= {"status": "skipped", "reason": str(reason)}
+    except MeasurementError as error:
+        found |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}
+    return found
+
+
+def _calibrate(
+    opened: Opened, runnable: Runnable, timer_name: str, target: dict[str, Any], instruments: Instruments
+) -> dict[str, Any]:
+    """The cost of one iteration and the host timer's batch; runs the timer once as the launches will."""
+    bench = opened.bench
+    sweep = instruments.cache_step(target["cache"], opened.device)
+
+    def before() -> None:
+        runnable.restore()
+        sweep()
+
+    try:
+        return _cost(timer_name, before, runnable, instruments, count_copies=bench.count_copies)
+    except Exception as error:
+        raise classified(error, RuntimeFailure) from error
+
+
+def _cost(
+    timer_name: str, before: Call, runnable: Runnable, instruments: Instruments, *, count_copies: bool
+) -> dict[str, Any]:
+    batch = 1
+    if timer_name == "host":
+        resolution = max(1, round(time.get_clock_info("perf_counter").resolution * 1e9))
+        batch = protocol.host_batch(protocol.call_cost(instruments.timer("host", 1), runnable.call), resolution)
+    timer = instruments.timer(timer_name, batch)
+    cost = protocol.calibrate(timer, before, runnable.call)
+    trial = protocol.Counts(warmup=1, samples=protocol.CALIBRATION_ITERATIONS)
+    protocol.measure(timer, before, runnable.call, trial, count_copies=count_copies)
+    return {"cost_ns": cost, "batch": batch}
+
+
+def _status(error: MeasurementError) -> str:
+    return "wrong" if isinstance(error, WrongResult | InputsChanged) else "failed"
+
+
+def _verdict(implementations: list[dict[str, Any]], baseline: str | None) -> dict[str, Any]:
+    """A case fails with its baseline, or with its only implementation."""
+    decisive = next((found for found in implementations if baseline in (None, found["name"])), None)
+    if decisive is None or decisive["status"] == "ok":
+        return {"status": "ok"}
+    return {key: decisive[key] for key in ("status", "kind", "reason") if key in decisive}

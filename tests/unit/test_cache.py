@@ -1,0 +1,76 @@
+"""The cache step on the host: its size, and that it reads without writing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.timing.cache import HostSweep, NoSweep, last_level_cache_bytes, make_sweep
+
+MB = 1 << 20
+
+
+def listing(root: Path, **sizes: str) -> Path:
+    for index, size in sizes.items():
+        (root / index).mkdir()
+        (root / index / "size").write_text(size + "\n")
+    return root
+
+
+def test_the_largest_listed_cache_is_the_last_level(tmp_path: Path) -> None:
+    root = listing(tmp_path, index0="32K", index1="32K", index2="1024K", index3="36M")
+    assert last_level_cache_bytes(root) == 36 * MB
+
+
+def test_an_unreadable_size_is_passed_over(tmp_path: Path) -> None:
+    root = listing(tmp_path, index0="32K", index1="", index2="what")
+    (tmp_path / "index3").mkdir()
+    (tmp_path / "index3" / "size").mkdir()  # exists and cannot be read as text
+    assert last_level_cache_bytes(root) == 32 << 10
+
+
+def test_a_machine_without_a_listing_still_has_a_size(tmp_path: Path) -> None:
+    assert last_level_cache_bytes(tmp_path) > 0
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "nbytes", "cold"),
+    [
+        (1 * MB, 8 * MB, True),
+        (16 * MB, 32 * MB, True),
+        (100 * MB, 128 * MB, True),  # bounded, and still larger than the cache
+        (128 * MB, 128 * MB, False),
+        (1024 * MB, 128 * MB, False),
+    ],
+)
+def test_the_host_buffer_exceeds_the_cache_within_bounds(cache_bytes: int, nbytes: int, cold: bool) -> None:
+    sweep = HostSweep(cache_bytes)
+    assert (sweep.nbytes, sweep.cold) == (nbytes, cold)
+
+
+def test_the_sweep_reads_to_the_end_of_its_buffer() -> None:
+    class Reads(bytes):
+        found: int | None = None
+
+        def find(self, *args: object) -> int:
+            self.found = super().find(*args)  # type: ignore[arg-type]
+            return self.found
+
+    sweep = HostSweep(1)
+    buffer = Reads(sweep._buffer)
+    sweep._buffer = buffer
+    sweep()
+    assert buffer.found == -1
+    assert len(buffer) == sweep.nbytes
+
+
+def test_a_warm_case_sweeps_nothing() -> None:
+    warm = make_sweep("warm", "cuda")
+    assert isinstance(warm, NoSweep)
+    assert (warm.cold, warm.nbytes) == (False, 0)
+    warm()
+
+
+def test_a_cold_case_on_the_cpu_sweeps_the_host() -> None:
+    assert isinstance(make_sweep("cold", "cpu"), HostSweep)

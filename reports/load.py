@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
@@ -148,11 +149,11 @@ def load_files(paths: Sequence[Path], *, max_bytes: int | None = None) -> Result
         raise UsageError("no results file given")
     shards = [(path, _load(path, max_bytes)) for path in paths]
     shards.sort(key=lambda shard: shard[1].header.shard.index)
-    for (path, shard), (other_path, other) in zip(shards, shards[1:], strict=False):
+    for (path, shard), (other_path, other) in pairwise(shards):
         if different := _difference(shard.header, other.header):
             hint = "`evenbench diff` compares two runs" if different.startswith("both") else ""
             raise UntrustedInput(f"{path} and {other_path} are not shards of one run: {different}", hint)
-    return _merge([shard for _, shard in shards])
+    return merge([shard for _, shard in shards])
 
 
 def _load(path: Path, max_bytes: int | None) -> Gathered:
@@ -170,7 +171,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file", "`evenbench run` and `evenbench compare` write one by --output") from None
+        raise UsageError(
+            f"{path}: no such file", "`evenbench run` and `evenbench compare` write one by --output"
+        ) from None
     except OSError as error:
         if path.is_symlink():
             raise UntrustedInput("a symbolic link, not a regular file") from None
@@ -193,7 +196,12 @@ def _difference(a: Header, b: Header) -> str:
     return f"they differ in {', '.join(name.rstrip('_') for name in differing)}" if differing else ""
 
 
-def _merge(shards: Sequence[Gathered]) -> Results:
+def merge(shards: Sequence[Gathered]) -> Results:
+    """The results of shards that belong together, in the order of their indices.
+
+    Raises:
+        UntrustedInput: a case is in two of them.
+    """
     sides = [side.name for side in shards[0].header.sides]
     cases: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
     broken: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
@@ -216,7 +224,9 @@ def _merge(shards: Sequence[Gathered]) -> Results:
         prepared=MappingProxyType(prepared),
         cases=MappingProxyType({side: MappingProxyType(found) for side, found in cases.items()}),
         broken=MappingProxyType({side: tuple(found.values()) for side, found in broken.items()}),
-        names=MappingProxyType({(shard.header.shard.index, case.index): case.id for shard in shards for case in shard.cases}),
+        names=MappingProxyType(
+            {(shard.header.shard.index, case.index): case.id for shard in shards for case in shard.cases}
+        ),
         launches=tuple(
             Launch(shard.header.shard.index, launch, shard.launch_ends.get(launch.launch))
             for shard in shards
@@ -235,4 +245,3 @@ def _merge(shards: Sequence[Gathered]) -> Results:
         missing=tuple(index for index in range(shards[0].header.shard.count) if index not in given),
         cut=any(shard.cut for shard in shards),
     )
-

@@ -31,7 +31,9 @@ def of_row(base: SideRow, head: SideRow, verdict: Verdict) -> list[str]:
     if base.case and head.case and base.case.source != head.case.source:
         notes.append("case changed")
     if base.implementation and head.implementation and base.implementation.tuning != head.implementation.tuning:
-        notes.append(f"tuning differs: {base.implementation.tuning or 'none'} on base, {head.implementation.tuning or 'none'} on head")
+        notes.append(
+            f"tuning differs: {base.implementation.tuning or 'none'} on base, {head.implementation.tuning or 'none'} on head"
+        )
     return [*notes, *of_side([base, head])]
 
 
@@ -98,7 +100,8 @@ def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
         if each.record.kernels and not any(_same_list(each.record.kernels, known) for known in lists):
             lists.append(each.record.kernels)
     return frozenset(
-        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared, k.code) for k in chain.from_iterable(lists)
+        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared, k.code)
+        for k in chain.from_iterable(lists)
     )
 
 
@@ -150,7 +153,9 @@ def modes(base: Sequence[float], head: Sequence[float]) -> str:
     edge = _mode_edge(base) or _mode_edge(head)
     if edge is None:
         return ""
-    counts = [(sum(1 for value in side if value < edge), sum(1 for value in side if value >= edge)) for side in (base, head)]
+    counts = [
+        (sum(1 for value in side if value < edge), sum(1 for value in side if value >= edge)) for side in (base, head)
+    ]
     return "2 modes, " + " against ".join(f"{low}:{high}" for low, high in counts)
 
 
@@ -168,7 +173,9 @@ def _mode_edge(values: Sequence[float]) -> float | None:
 def clocks(launches: Sequence[Launch]) -> tuple[str, ...]:
     """How the device's state differed between the sides' timed launches; empty where it did not, or is not known."""
     notes = []
-    timed = {side: [each for each in launches if each.event.side == side and each.event.round is not None] for side in _PAIR}
+    timed = {
+        side: [each for each in launches if each.event.side == side and each.event.round is not None] for side in _PAIR
+    }
     speeds = {side: _clock(found) for side, found in timed.items()}
     base, head = speeds["base"], speeds["head"]
     if base and head and abs(head / base - 1) > CLOCK_DIFFERENCE:

@@ -12,11 +12,10 @@ from runner.records import CaseEvent, ImplementationRecord, Input, SideName, Wor
 
 from .load import Placed, Results
 from .location import grouped_median
-from .tables import Times, Verdict
+from .tables import MAIN, Times, Verdict
 
 Key = tuple[str, str]  # case and implementation
 Status = Literal["ok", "wrong", "failed", "skipped", "absent"]
-MAIN = "main"  # the implementation of a case that has only one
 
 
 @dataclass(frozen=True)
@@ -85,14 +84,8 @@ class Sides:
 
 def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
     """The verdict that the sides' states alone give, with its reason; None where the samples decide."""
-    if head.bad:
-        both = f"; base: {base.reason}" if base.bad else ""
-        return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
-    if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
-        return "wrong", f"head, round {wrong.round}: {wrong.error}"
-    for missing, other in ((base, head), (head, base)):
-        if missing.case is None and (error := _unreadable(results, missing.side, other)):
-            return "failed", error
+    if error := _error(base, head, results):
+        return error
     if head.status == "absent":
         return "removed", f"it was {base.status} on base: {base.reason}" if base.status != "ok" else ""
     if head.status == "skipped":
@@ -102,6 +95,18 @@ def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, st
     if base.bad:
         return "fixed", f"base: {base.reason}"
     return ("skipped", f"base: {base.reason}") if base.status == "skipped" else None
+
+
+def _error(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
+    if head.bad:
+        both = f"; base: {base.reason}" if base.bad else ""
+        return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
+    if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
+        return "wrong", f"head, round {wrong.round}: {wrong.error}"
+    for missing, other in ((base, head), (head, base)):
+        if missing.case is None and (error := _unreadable(results, missing.side, other)):
+            return "failed", error
+    return None
 
 
 def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
@@ -223,7 +228,9 @@ def _input_difference(base: SideRow, head: SideRow) -> list[str]:
         if one.get(name) != other.get(name):
             a, b = _input(one.get(name)), _input(other.get(name))
             same = a == b  # then it is their contents
-            return [f"input {name} differs{' in its contents' if same else ''}: {a}{'' if same else f' on base, {b} on head'}"]
+            return [
+                f"input {name} differs{' in its contents' if same else ''}: {a}{'' if same else f' on base, {b} on head'}"
+            ]
     hashes = [{each.record.inputs for each in row.placed if each.record.inputs} for row in (base, head)]
     return ["inputs as timed differ"] if hashes[0] and hashes[1] and hashes[0] != hashes[1] else []
 
@@ -236,7 +243,9 @@ def _work_difference(base: WorkRecord | None, head: WorkRecord | None) -> list[s
     if base == head:
         return []
     if base is None or head is None:
-        return [f"work differs: {'none' if base is None else 'declared'} on base, {'none' if head is None else 'declared'} on head"]
+        return [
+            f"work differs: {'none' if base is None else 'declared'} on base, {'none' if head is None else 'declared'} on head"
+        ]
     for name in WorkRecord.model_fields:
         if getattr(base, name) != getattr(head, name):
             return [f"work differs: {name} {getattr(base, name)} on base, {getattr(head, name)} on head"]

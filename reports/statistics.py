@@ -149,10 +149,10 @@ def judge(rows: Sequence[Row], settings: Settings, located: Floats | None = None
     resolvable = _change(tests.delta + _t_quantile(first_step, tests.freedom) * tests.se)
     for n, i in enumerate(judged):
         p = float(tests.equivalent[n])
-        sign: Verdict = "unchanged" if p <= EQUIVALENT_P else "inconclusive"
+        otherwise: Verdict = "unchanged" if p <= EQUIVALENT_P else "inconclusive"
         answers[i] = replace(
             answers[i],
-            verdict="regressed" if regressed[n] else "improved" if improved[n] else sign,
+            verdict="regressed" if regressed[n] else "improved" if improved[n] else otherwise,
             interval=(float(low[n]), float(high[n])),
             p_slower=float(tests.slower[n]),
             p_faster=float(tests.faster[n]),

@@ -9,13 +9,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from runner.records import Header, SideName
+from runner.records import Artifact, Header, SideName
 
 from .statistics import GeometricMean
 
 Verdict = Literal[
-    "failed", "wrong", "regressed", "incomparable", "inconclusive", "improved", "fixed", "new", "removed", "skipped", "unchanged"
+    "failed",
+    "wrong",
+    "regressed",
+    "incomparable",
+    "inconclusive",
+    "improved",
+    "fixed",
+    "new",
+    "removed",
+    "skipped",
+    "unchanged",
 ]
+
+MAIN = "main"  # the implementation of a case that has only one
 
 # Both orders name every verdict: a table's rows, what needs a reader first on top; a headline's counts.
 TABLE_ORDER: tuple[Verdict, ...] = (
@@ -97,7 +109,7 @@ class ComparedRow:
     @property
     def name(self) -> str:
         """The case, and the implementation where it is not `main`."""
-        return self.case if self.implementation == "main" else f"{self.case} · {self.implementation}"
+        return row_name(self.case, self.implementation)
 
     @property
     def family(self) -> str:
@@ -180,6 +192,7 @@ class Comparison:
         muted: rows whose verdict does not count.
         mean: geometric mean of the change over the judged rows.
         shuffled: what shuffled labels gave; None where no row was judged.
+        artifacts: generated texts held against their saved copies.
     """
 
     facts: Facts
@@ -188,6 +201,7 @@ class Comparison:
     muted: int
     mean: GeometricMean | None
     shuffled: ShuffledLabels | None
+    artifacts: tuple[Artifact, ...] = ()
 
     @property
     def unreliable(self) -> bool:
@@ -239,6 +253,11 @@ class Report:
 def family(case: str) -> str:
     """What stands before the first slash of a case's name; all of the name where there is none."""
     return case.partition("[")[0].partition("/")[0]
+
+
+def row_name(case: str, implementation: str) -> str:
+    """What a row is called: its case, and the implementation where it is not the only one."""
+    return case if implementation == MAIN else f"{case} · {implementation}"
 
 
 def distinct(values: Iterable[str]) -> tuple[str, ...]:

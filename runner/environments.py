@@ -17,6 +17,7 @@ import sysconfig
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from .errors import NothingMeasured, UsageError
 from .processes import readable, run_bounded
@@ -30,18 +31,20 @@ SETUP_LINES = 5  # of it in the error message
 SETUP_LINE_MAX = 200  # characters each
 PTH_FILE = "evenbench.pth"
 
-CACHES = {
-    "CUDA_CACHE_PATH": "cuda",
-    "CUPY_CACHE_DIR": "cupy",
-    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
-    "NUMBA_CACHE_DIR": "numba",
-    "PYTHONPYCACHEPREFIX": "pycache",  # keeps directories that are measured in place free of __pycache__
-    "TILELANG_CACHE_DIR": "tilelang",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "TORCH_EXTENSIONS_DIR": "extensions",
-    "TRITON_CACHE_DIR": "triton",
-    "XDG_CACHE_HOME": "xdg",
-}
+CACHES: Mapping[str, str] = MappingProxyType(
+    {
+        "CUDA_CACHE_PATH": "cuda",
+        "CUPY_CACHE_DIR": "cupy",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+        "NUMBA_CACHE_DIR": "numba",
+        "PYTHONPYCACHEPREFIX": "pycache",  # keeps directories that are measured in place free of __pycache__
+        "TILELANG_CACHE_DIR": "tilelang",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TORCH_EXTENSIONS_DIR": "extensions",
+        "TRITON_CACHE_DIR": "triton",
+        "XDG_CACHE_HOME": "xdg",
+    }
+)
 """Variables that move a compiler's or tuner's cache, and the folder of each below the side's own."""
 
 _DROPPED = frozenset({
@@ -110,7 +113,7 @@ def _inner_paths(folder: Path) -> list[Path]:
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
             path = folder / line.strip()
             inside = path != folder and path.resolve().is_relative_to(folder.resolve())
-            if inside and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path):
+            if inside and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(path):  # noqa: PTH112 - never raises
                 found.append(path)
     return found
 

@@ -14,7 +14,7 @@ from .launch import Message, Session
 from .plan import Plan
 from .records import CaseEvent, ImplementationRecord, SideName
 from .records.events import CaseId, Name, Text
-from .settings import RunSettings, select
+from .config import RunSettings, select
 from .sides import Side
 from .timing import protocol
 
@@ -166,18 +166,20 @@ def prepare(
         if message["event"] == "failure":
             failures[case_id] = message
         else:
-            events[case_id] = _case_event(crew.name, found.points[case_id], message)
+            events[case_id] = _case_event(crew.name, found.points[case_id], timeouts[case_id], message)
 
     wanted = set(ids)
     targets = [_target(found.points[case_id], settings) for case_id in ids]
+    timeouts = {target["id"]: float(target["timeout_s"]) for target in targets}
     job = {"kind": "prepare", "root": str(crew.side.root), "cases": crew.cases}
-    lost = run_targets(crew.session, recorder, spec, job, targets, accept, progress)
+    run_targets(crew.session, recorder, spec, job, targets, accept, progress)
     for case_id in ids:
         if case_id not in events:
             failure = failures.get(case_id, {"kind": "crashed", "error": "died in the preparation launch"})
             events[case_id] = _case_event(
                 crew.name,
                 found.points[case_id],
+                timeouts[case_id],
                 {"status": "failed", "kind": failure["kind"], "reason": str(failure["error"])[:4_000]},
             )
     return events
@@ -242,7 +244,7 @@ def _measuring(point: Point) -> dict[str, Any]:
     return {key: value for key, value in point.settings.items() if key in ("timer", "cache", "timeout_s")}
 
 
-def _case_event(side: SideName, point: Point, message: Message) -> CaseEvent:
+def _case_event(side: SideName, point: Point, timeout_s: float, message: Message) -> CaseEvent:
     fields = {key: value for key, value in message.items() if key not in ("event", "id", "inputs_checksum")}
     return CaseEvent.model_validate(
         {
@@ -254,6 +256,7 @@ def _case_event(side: SideName, point: Point, message: Message) -> CaseEvent:
             "title": point.title,
             "tags": point.tags,
             "source": point.source,
+            "timeout_s": timeout_s,
             **fields,
         }
     )

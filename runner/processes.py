@@ -51,7 +51,7 @@ def run_bounded(
     Raises:
         OSError: the program cannot be started.
     """
-    with subprocess.Popen(  # noqa: S603 - explicit argument lists only; no shell but where set-up asks for one
+    with subprocess.Popen(
         argv,
         cwd=cwd,
         env=environment,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from .checkouts import (
     Checkout,
@@ -87,7 +88,7 @@ class Sides:
         self._exclude = exclude
         self._folder: Path | None = None
 
-    def __enter__(self) -> Sides:
+    def __enter__(self) -> Self:
         self._scratch.mkdir(parents=True, exist_ok=True)
         prune_stale(self._repo, self._scratch)
         self._folder = Path(tempfile.mkdtemp(prefix=owned_prefix(), dir=self._scratch)).resolve()

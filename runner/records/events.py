@@ -199,6 +199,7 @@ class CaseEvent(Record):
     timer: TimerName | None = None
     fallback: Text = ""
     cache: Literal["cold", "warm"] = "cold"
+    timeout_s: Annotated[float, Field(gt=0, le=1e6)] = 120.0
     source: Hash = ""
     inputs: Annotated[list[Input], Field(max_length=ITEMS_MAX)] = []
     work: WorkRecord | None = None

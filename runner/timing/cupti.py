@@ -43,20 +43,20 @@ class CuptiTimer:
 
     `tick_ns` is estimated from the first block that has enough time stamps.
 
+    Args:
+        recorder: CUPTI's side; the one of this process if left out.
+        synchronize: waits until the device is idle; torch's if left out.
+
     Raises:
         TimerUnavailable: no CUDA device, or CUPTI cannot be loaded or used; says why, and what to do.
     """
 
     name = "cupti"
 
-    def __init__(self) -> None:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise TimerUnavailable("torch sees no CUDA device", 'use timer "host" on a CPU')
+    def __init__(self, recorder: Recorder | None = None, synchronize: Callable[[], object] | None = None) -> None:
         self.tick_ns: int | None = None
-        self._recorder = _recorder()
-        self._synchronize: Callable[[], object] = torch.cuda.synchronize
+        self._synchronize = synchronize or _torch_synchronize()
+        self._recorder = recorder or _recorder()
         # A generator of its own: a case seeds Python's, and could then foresee the ids.
         self._draw = random.Random(secrets.randbits(128)).getrandbits
         self._count_copies = False
@@ -138,7 +138,7 @@ def probe() -> None:
     timer.close()
 
 
-class _Recorder:
+class Recorder:
     """CUPTI's side: switches records on and off, copies them out of the buffers, keeps the stack of ids."""
 
     def __init__(self, api: Any) -> None:
@@ -261,8 +261,16 @@ class _Recorder:
                 add_copy((a.correlation_id, a.start, a.end))
 
 
+def _torch_synchronize() -> Callable[[], object]:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise TimerUnavailable("torch sees no CUDA device", 'use timer "host" on a CPU')
+    return torch.cuda.synchronize
+
+
 @functools.cache
-def _recorder() -> _Recorder:
+def _recorder() -> Recorder:
     """The recorder of this process: CUPTI takes its callbacks once, so there is one, made when first asked for."""
     try:
         api = importlib.import_module("cupti.cupti")
@@ -271,7 +279,7 @@ def _recorder() -> _Recorder:
             f"cupti-python cannot be loaded: {error}", "pip install 'evenbench[cuda]', or use --timer cuda-events"
         ) from error
     try:
-        return _Recorder(api)
+        return Recorder(api)
     except api.cuptiError as error:  # importing succeeds without a driver; the first call fails
         raise TimerUnavailable(f"CUPTI takes no callbacks: {error}", OTHER_MEND) from error
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.timing.cache import HostSweep, NoSweep, last_level_cache_bytes, make_sweep
+from runner.timing.cache import HostSweep, NoSweep, _reader, last_level_cache_bytes, make_sweep
 
 MB = 1 << 20
 
@@ -74,3 +74,15 @@ def test_a_warm_case_sweeps_nothing() -> None:
 
 def test_a_cold_case_on_the_cpu_sweeps_the_host() -> None:
     assert isinstance(make_sweep("cold", "cpu"), HostSweep)
+
+
+def test_the_device_buffer_is_random_is_only_read_and_leaves_torchs_generator_alone() -> None:
+    torch = pytest.importorskip("torch")
+    state = torch.get_rng_state()
+    read = _reader(torch.device("cpu"), 4 * 10_000)
+    assert torch.equal(torch.get_rng_state(), state)
+    total = read()
+    assert 4_500 < float(total) < 5_500  # 10,000 draws between 0 and 1
+    first = float(total)
+    assert read() is total
+    assert float(total) == first

@@ -146,8 +146,10 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         ),
         (
             "suites: {a: {include: [b], max_rounds: 65}}",
-            "suites.a.max_rounds: rounds 8 up to max_rounds 65 makes 9 looks, at most 8 are allowed, in suites.yaml "
-            "(hint: set rounds to at least 9 or max_rounds to at most 64)",
+            (
+                "suites.a.max_rounds: rounds 8 up to max_rounds 65 makes 9 looks, at most 8 are allowed, in suites.yaml "
+                "(hint: set rounds to at least 9 or max_rounds to at most 64)"
+            ),
         ),
         ("compare: {equivalence: 0}", "compare.equivalence: must be over 0, not 0, in suites.yaml"),
         ("compare: {family_error: 0}", "compare.family_error: must be at least 1e-09, not 0, in suites.yaml"),
@@ -161,8 +163,10 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         ),
         (
             "overrides: {'tag:x': {min_effect: 0.1}}",
-            "overrides['tag:x'].min_effect: cannot hang on a tag, which the case's own code sets, in suites.yaml "
-            "(hint: name the cases by id)",
+            (
+                "overrides['tag:x'].min_effect: cannot hang on a tag, which the case's own code sets, in suites.yaml "
+                "(hint: name the cases by id)"
+            ),
         ),
         (
             "overrides: {'a?': {}}",
@@ -171,6 +175,10 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         (
             "mute: [{match: a, why: b, until: 5}]",
             "mute[0].until: must be a day such as 2027-03-01, not 5, in suites.yaml",
+        ),
+        (
+            "mute: [{match: a, why: b, until: 2027-03-01 10:00:00}]",
+            "mute[0].until: must be a day such as 2027-03-01, not datetime.datetime(2027, 3, 1, 10, 0), in suites.yaml",
         ),
         ("mute: [{match: a, until: 2027-03-01}]", "mute[0].why: is required, in suites.yaml"),
         ("mute: [{match: a, why: '', until: 2027-03-01}]", "mute[0].why: is empty, in suites.yaml"),
@@ -372,6 +380,9 @@ def test_min_effect_comes_from_the_file_or_the_command_line() -> None:
     assert pr.min_effect_for("attention/small[d=1]") == 0.01
     assert pr.min_effect_for("attention/big") == 0.01  # the later override does not set it
     assert pr.min_effect_for("norm/rms") == 0.02
+    assert pr.min_effects == (("attention/*", 0.01),)
+    twice = settings("version: 1\noverrides: {'a/*': {min_effect: 0.1}, 'a/b': {min_effect: 0.2}}")
+    assert (twice.min_effect_for("a/b[c=1]"), twice.min_effect_for("a/c")) == (0.2, 0.1)
     assert settings(suite="pr", min_effect=0.1).min_effect_for("attention/small") == 0.1
 
 
@@ -437,6 +448,8 @@ def test_stored_settings_must_be_a_mapping(data: object) -> None:
         ("*", ["a", "a[b=c]"], ["a/b"]),
         ("**/rms", ["a/rms", "a/b/rms[c=1]"], ["rms", "a/rms2"]),
         ("**x*y", ["x/xy", "xxy", "a/b/xzzy[c=1]"], ["x/y", "xy/"]),
+        ("**=1]", ["x[a=1]", "a/b[a=2,b=1]"], ["x[a=11,b=2]", "x"]),
+        ("x*a=1]", [], ["x[a=1]"]),
         ("tag:pr", [], ["tag", "pr", "a"]),
     ],
 )

@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from .case import CACHES, TIMERS
-from .errors import ConfigError
+from ..case import CACHES, TIMERS
+from ..errors import ConfigError
 
 # Bounds. Wide enough for any honest use; they stop a slip of the keyboard and a file made to hurt.
 LEAST_ROUNDS = 6  # fewer whole rounds are never judged

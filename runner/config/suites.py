@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from . import safe_yaml
-from .errors import ConfigError
+from ..errors import ConfigError
 from .keys import (
     COMMAND_LINE,
     MOST_ITEMS,

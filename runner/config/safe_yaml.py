@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 MOST_CHARACTERS = 1024 * 1024  # 1 MiB; PyYAML reads about 100 kB a second
 MOST_DEPTH = 16  # the deepest key there is lies at 5
@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):
         self.depth = self.aliases = self.nodes = 0
         self.sizes: dict[yaml.Node, int] = {}  # of finished nodes, all aliases in them written out
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         alias = isinstance(event, yaml.AliasEvent)
         self.aliases += alias
@@ -35,8 +35,7 @@ class _Loader(yaml.SafeLoader):
         if self.aliases > MOST_ALIASES:
             self._refuse(event, f"more than {MOST_ALIASES} uses of aliases")
         before = self.nodes
-        node = super().compose_node(parent, index)
-        assert node is not None  # PyYAML's composer always returns one
+        node: Any = super().compose_node(parent, index)
         if alias and node not in self.sizes:
             self._refuse(event, f"the alias *{event.anchor} contains itself")
         self.nodes += self.sizes[node] if alias else 1

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Self
 
-from .errors import ConfigError
+from ..errors import ConfigError
 from .keys import COMMAND_LINE, MOST_ROUNDS, CaseKeys, RunKeys, SuiteKeys, Values, checked, said, shown
 
 NOTHING: Values = MappingProxyType({})
@@ -128,6 +128,11 @@ class RunSettings:
         """One look, after `rounds`."""
         return (self.rounds,)
 
+    @property
+    def min_effects(self) -> tuple[tuple[str, float], ...]:
+        """The overrides of `min_effect`: pattern and fraction, in order; the last that matches an id holds."""
+        return tuple((key, values["min_effect"]) for key, values in self.overrides.items() if "min_effect" in values)
+
     def without_judging(self, rounds: int) -> Self:
         """The same with exactly `rounds` rounds, from 1 up: for `run`, which compares nothing."""
         if not 1 <= rounds <= MOST_ROUNDS:
@@ -158,11 +163,8 @@ class RunSettings:
 
     def min_effect_for(self, case_id: str) -> float:
         """The smallest change of this case that is called one, a fraction. Neither its code nor its tags can set it."""
-        effect = self.min_effect
-        for pattern, values in self.overrides.items():
-            if select((pattern,), case_id, ()):
-                effect = values.get("min_effect", effect)
-        return effect
+        found = [effect for pattern, effect in self.min_effects if select((pattern,), case_id, ())]
+        return found[-1] if found else self.min_effect
 
     def as_dict(self) -> dict[str, Any]:
         """Plain types, for the header of a results file."""

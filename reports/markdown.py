@@ -1,0 +1,163 @@
+"""The only place that escapes and budgets. What passes through here means nothing to a terminal, to GitHub or to HTML.
+
+GitHub reads a comment three times: as Markdown, as HTML, and then for mentions, references, commit ids, addresses and
+formulas in what is left as text. So characters that Markdown or HTML could read become entities, and whatever the third
+pass looks for is broken by an invisible word joiner. Text in code spans escapes the third pass altogether.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+JOINER = "\u2060"  # WORD JOINER: no width, no line break; taken out of foreign text, so only ours are left
+COMMENT_BUDGET = 60_000  # characters; GitHub refuses 65,536, and counts some characters twice
+SUMMARY_BUDGET = 1_000 * 1024  # bytes of a job summary; GitHub drops a larger one whole
+TEXT_MAX = 300  # characters of foreign text shown in a cell or line; the results file has all of it
+REPLACEMENT = "\ufffd"
+PIPE = "¦"  # in code spans of a table, where no escape of "|" is read alike by all engines
+
+# Read by Markdown or HTML wherever they stand; "$" starts a formula, ":" may end an emoji's name or a scheme.
+ENTITIES = str.maketrans({char: f"&#{ord(char)};" for char in "&<>|`*_[]()~!\\$#+=\"'{}^"})
+# What GitHub looks for in text: @name, #1, GH-1, KEY-1, :emoji:, scheme:, www., commit ids, and formulas.
+LIVE = re.compile(
+    r"(?<=[@#$])|(?=@)|(?<=[A-Za-z]-)(?=\d)|(?<=:)(?=\S)|(?<=\bwww)(?=\.)|(?<=[0-9a-f]{6})(?=[0-9a-f])", re.IGNORECASE
+)
+LINE_START = re.compile(r"^(?:[-+>=]|\d+(?=[.)]))")  # begins a list, quote or heading where a line begins
+URL = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
+MARKER_NAME = re.compile(r"[^A-Za-z0-9_.=/ -]")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a comment whose rows may go when it does not fit.
+
+    Attributes:
+        before, after: what stands around the rows; goes with the last of them.
+        rows: whole lines, the most important first.
+        goes: blocks with a higher number lose rows first.
+    """
+
+    before: str
+    rows: tuple[str, ...]
+    after: str
+    goes: int
+
+
+def sanitise(text: str, limit: int | None = None) -> str:
+    """One line of visible text: no control, format, bidirectional or unassigned characters, single spaces, shortened."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(_visible(char) for char in text)
+    text = " ".join(text.split())
+    return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def plain(text: str, limit: int | None = TEXT_MAX) -> str:
+    """Foreign text as Markdown prose that nothing in it can end or bring to life."""
+    clean = sanitise(text, limit)
+    broken = LIVE.sub(JOINER, clean)
+    escaped = broken.translate(ENTITIES)
+    return LINE_START.sub(lambda match: JOINER + match[0], escaped)
+
+
+def cell(text: str, limit: int | None = TEXT_MAX) -> str:
+    """Foreign text as one cell of a table."""
+    return plain(text, limit)
+
+
+def code(text: str, limit: int | None = TEXT_MAX) -> str:
+    """Foreign text as a code span that is also safe in a table; "|" shows as "¦"."""
+    clean = sanitise(text, limit).replace("|", PIPE).replace("<!--", f"<!{JOINER}--")
+    if not clean:
+        return ""
+    longest = max((len(run) for run in re.findall("`+", clean)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if clean[0] == "`" or clean[-1] == "`" else ""
+    return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def link(text: str, url: str) -> str:
+    """A link of ours; only the text where the address is not plainly https."""
+    return f"[{plain(text)}]({url})" if URL.fullmatch(url) else plain(text)
+
+
+def marker(name: str) -> str:
+    """A hidden line by which a comment is found again."""
+    return f"<!-- evenbench {MARKER_NAME.sub('', name)} -->".replace("---", "-")
+
+
+def details(summary: str, body: str) -> str:
+    """A folded part. `summary` is foreign text, `body` is Markdown; the blank lines let GitHub read it as such."""
+    before, after = folded(summary)
+    return f"{before}{body}{after}"
+
+
+def folded(summary: str) -> tuple[str, str]:
+    """What stands before and after the body of a folded part."""
+    return f"<details><summary>{plain(summary)}</summary>\n\n", "\n\n</details>"
+
+
+def table(head: Sequence[str], align: Sequence[str]) -> str:
+    """The first two lines of a table; `align` holds ``---``, ``--:`` and the like."""
+    return f"{row(head)}\n{row(align, '')}"
+
+
+def row(cells: Sequence[str], space: str = " ") -> str:
+    """One line of a table, of cells that are Markdown already."""
+    return f"|{space}" + f"{space}|{space}".join(cells) + f"{space}|"
+
+
+def fit(blocks: Sequence[Block], budget: int, where: str = "") -> list[str]:
+    """The blocks' texts, in all at most `budget` long: rows go from the bottom, of the blocks that go first.
+
+    Args:
+        blocks: in the order in which they stand.
+        budget: characters, the two line breaks between blocks included.
+        where: Markdown that says where all rows are.
+    """
+    kept = [len(block.rows) for block in blocks]
+    over = sum(len(_written(block, count, where)) + 2 for block, count in zip(blocks, kept, strict=True)) - budget
+    for n in sorted(range(len(blocks)), key=lambda n: -blocks[n].goes):
+        while over > 0 and kept[n]:
+            before = len(_written(blocks[n], kept[n], where))
+            kept[n] = _fewer(blocks[n], kept[n], over + len(_missing(len(blocks[n].rows), where)) + 1)
+            over -= before - len(_written(blocks[n], kept[n], where))
+    return [_written(block, count, where) for block, count in zip(blocks, kept, strict=True)]
+
+
+def _fewer(block: Block, kept: int, too_much: int) -> int:
+    """How many rows to keep so that at least `too_much` characters go."""
+    while kept and too_much > 0:
+        kept -= 1
+        too_much -= len(block.rows[kept]) + 1
+    return kept
+
+
+def _written(block: Block, kept: int, where: str) -> str:
+    missing = len(block.rows) - kept
+    note = _missing(missing, where) if missing else ""
+    if not kept:
+        return note
+    body = block.before + "\n".join(block.rows[:kept]) + block.after
+    return f"{body}\n\n{note}" if note else body
+
+
+def _missing(rows: int, where: str) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'} not shown{f' ({where})' if where else ''}"
+
+
+def _visible(char: str) -> str:
+    category = unicodedata.category(char)
+    if char.isspace() or category in ("Zl", "Zp"):
+        return " "
+    if category == "Cf":  # bidirectional overrides, zero-width characters
+        return ""
+    return REPLACEMENT if category[0] == "C" else char
+
+
+def attribute(text: str) -> str:
+    """Foreign text inside an HTML attribute."""
+    return html.escape(sanitise(text))

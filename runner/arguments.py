@@ -1,0 +1,129 @@
+"""The command line's grammar: verbs, arguments, and what each is for. Nothing is done here."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from . import __version__
+from .case import CACHES, TIMERS
+
+EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
+import · 3 machine not fit · 4 nothing could be measured · 5 input not trusted · 6 GitHub refused · 8 the pull request
+moved on · 130 interrupted"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `evenbench`. `verb` names the verb in what it returns."""
+    top = argparse.ArgumentParser(
+        prog="evenbench",
+        description="Which GPU kernels became slower or faster, by how much, how sure.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"evenbench {__version__}")
+    top.add_argument("-v", "--verbose", action="store_true", help="a traceback with every error")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _compare(verbs.add_parser("compare", help="measure two sides in turn and print the table; the main job"))
+    _run(verbs.add_parser("run", help="measure one checkout"))
+    _list(verbs.add_parser("list", help="the ids of the cases, found in a process of the checkout"))
+    _report(verbs.add_parser("report", help="results files as a table, comment or JSON"))
+    _plan(verbs.add_parser("plan", help="the shard matrix as JSON; needs neither GPU nor cases"))
+    _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
+    return top
+
+
+def _compare(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("base", metavar="BASE", help="a git ref or a directory")
+    verb.add_argument(
+        "rest",
+        nargs="*",
+        metavar="[HEAD] [PATTERN …]",
+        help="a git ref or a directory, left out: the working tree; then patterns such as 'norm/*' or tag:pr",
+    )
+    _measuring(verb)
+    for side in ("base", "head"):
+        verb.add_argument(f"--{side}-setup", metavar="COMMAND", help=f"set-up of {side}, instead of that of suites.yaml")
+        verb.add_argument(f"--{side}-python", metavar="PATH", help=f"interpreter of {side}, used as it is")
+        verb.add_argument(f"--{side}-sha", metavar="SHA", help=f"the commit that the directory of {side} holds")
+    verb.add_argument("--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own")
+    verb.add_argument("--shard", type=_shard, default=(0, 1), metavar="INDEX/COUNT", help="measure one part of the cases")
+    verb.add_argument("--comment", type=Path, metavar="FILE", help="also write the Markdown comment")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON")
+    verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1: regressed, failed, …, never")
+
+
+def _run(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("patterns", nargs="*", metavar="PATTERN", help="such as 'norm/*' or tag:pr")
+    verb.add_argument("--in", dest="target", metavar="DIR", help="a directory or ref, instead of the working tree")
+    _measuring(verb)
+    verb.add_argument("--setup", dest="head_setup", metavar="COMMAND", help="set-up, instead of that of suites.yaml")
+    verb.add_argument("--python", dest="head_python", metavar="PATH", help="interpreter, used as it is")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+
+
+def _measuring(verb: argparse.ArgumentParser) -> None:
+    _where(verb)
+    verb.add_argument("--suite", metavar="NAME", help="suite of suites.yaml; default: pr, or the only one")
+    verb.add_argument("--output", type=Path, metavar="FILE", help="results file; default: a new one in .evenbench/")
+    verb.add_argument("--resume", action="store_true", help="go on with the interrupted run in --output")
+    verb.add_argument("--rounds", type=int, metavar="N", help="launches of each side")
+    verb.add_argument("--seed", type=int, metavar="N", help="all that is drawn follows from it")
+    verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
+    verb.add_argument("--timer", choices=TIMERS, help="instead of the one that fits the device")
+    verb.add_argument("--cache", choices=CACHES, help="state of the cache before each iteration")
+    verb.add_argument("--measure-ms", type=float, metavar="MS", help="budget of a case's samples")
+    verb.add_argument("--warmup-ms", type=float, metavar="MS", help="budget of a case's warm-up")
+    verb.add_argument("--timeout-s", type=float, metavar="S", help="longest time of a case in one launch")
+    verb.add_argument("--min-effect", type=float, metavar="FRACTION", help="smallest change that is called one")
+    verb.add_argument("--allow-fallback", action="store_true", default=None, help="CUDA events where CUPTI fails, labelled")
+
+
+def _where(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--cases", default="cases", metavar="DIR", help="cases directory, relative to a side; default: cases")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="instead of the suites.yaml of base, else head")
+
+
+def _list(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("patterns", nargs="*", metavar="PATTERN", help="such as 'norm/*' or tag:pr")
+    verb.add_argument("--in", dest="target", metavar="DIR", help="a directory or ref, instead of the working tree")
+    verb.add_argument("--suite", metavar="NAME", help="only the cases of this suite")
+    verb.add_argument("--json", action="store_true", help="as JSON")
+    _where(verb)
+
+
+def _report(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results files; shards are merged")
+    verb.add_argument("--format", choices=("term", "comment", "json"), default="term")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
+    verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
+
+
+def _plan(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--shards", type=int, required=True, metavar="N", help="how many machines share the cases")
+    verb.add_argument("--seed", type=int, metavar="N", help="common seed; default: drawn")
+
+
+def _doctor(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
+    verb.add_argument("--python", type=Path, metavar="PATH", help="interpreter whose torch and CUPTI are looked at")
+    verb.add_argument("--json", action="store_true", help="as JSON")
+
+
+def split_sides(rest: list[str]) -> tuple[str | None, list[str]]:
+    """HEAD and the patterns among the words after BASE: no git ref holds ``*`` or ``[``, so those are patterns."""
+    head = rest[0] if rest and not is_pattern(rest[0]) else None
+    return head, rest[1:] if head is not None else rest
+
+
+def is_pattern(word: str) -> bool:
+    """Whether a word can only be a pattern of cases."""
+    return word.startswith("tag:") or any(mark in word for mark in "*[")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX/COUNT with INDEX from 0 to COUNT - 1")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,280 @@
+"""The command line: verbs, calls, exit code. The only module that prints, and the one place where runner meets reports.
+
+stdout is for the answer; progress, warnings and errors go to stderr. Starts without torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from . import arguments, doctor, measuring
+from .config import FAIL_ON, Config, load, select
+from .errors import EXIT_FAIL_ON, EXIT_INTERRUPTED, EXIT_OK, CaseError, EvenbenchError, NothingMeasured, UnfitMachine, UsageError
+from .plan import SEED_BITS, shard_matrix
+from .progress import ConsoleProgress
+from .sides import SideSpec
+
+RESULTS_FOLDER = ".evenbench"  # holds its own .gitignore, so that results make no tree dirty
+WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
+    asked = arguments.parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)  # a workflow's cancel ends a run as Ctrl-C does
+    try:
+        return VERBS[asked.verb](asked)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our stdout has seen enough
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - so that the exit does not complain again
+        return EXIT_OK
+    except EvenbenchError as error:
+        if asked.verbose:
+            traceback.print_exc()
+        _say(f"error: {error}")
+        return error.exit_code
+
+
+def compare(asked: argparse.Namespace) -> int:
+    """Measure two sides, print the table."""
+    head, patterns = arguments.split_sides(asked.rest)
+    specs = [
+        SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
+        SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
+    ]
+    fail_on = _fail_on(asked.fail_on)
+    done = _measure(asked, _request("compare", asked, specs, patterns, {"fail_on": fail_on}))
+    return _show_comparison([done.output], done.config, done.settings.fail_on, done.outcome.hopeless, asked)
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Measure one checkout, print its times."""
+    from reports import load_files, measured, render  # noqa: PLC0415 - only where needed: keeps the start quick
+
+    spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
+    done = _measure(asked, _request("run", asked, [spec], asked.patterns, {}))
+    report = measured(load_files([done.output]))
+    _write(asked.json, json.dumps(render.as_json(report), indent=1) + "\n")
+    print(render.run_table(report, _width(), _colour()), end="")
+    _say(f"results: {done.output}")
+    if not done.outcome.measured:
+        raise NothingMeasured("no case gave a number")
+    return _hopeless(done.outcome.hopeless)
+
+
+def list_cases(asked: argparse.Namespace) -> int:
+    """Print the ids."""
+    request = measuring.Request(
+        verb="run", repo=Path.cwd(), specs=[SideSpec("head", asked.target)], output=Path(os.devnull), cases=asked.cases,
+        config=asked.config,
+    )  # fmt: skip
+    config, found = measuring.discover_only(request, _say)
+    patterns = list(asked.patterns)
+    include = measuring.resolve(config, asked.suite).include if asked.suite else ("**",)
+    points = [
+        point
+        for point in found.points.values()
+        if select(include, point.id, point.tags) and (not patterns or select(patterns, point.id, point.tags))
+    ]
+    if asked.json:
+        rows = [{"id": p.id, "file": p.file, "line": p.line, "title": p.title, "tags": p.tags} for p in points]
+        broken = [{"file": b.file, "error": b.error} for b in found.broken]
+        print(json.dumps({"cases": rows, "broken": broken}, indent=1))
+    else:
+        for point in points:
+            print(point.id)
+    for broken in found.broken:
+        _say(f"cannot be imported here: {broken.error}")
+    if not found.points and found.broken:
+        raise CaseError(f"no case file can be imported: {found.broken[0].error}")
+    if not points:
+        raise UsageError("no cases were found", f"put case files into {asked.cases}/, or name it with --cases")
+    return EXIT_OK
+
+
+def report(asked: argparse.Namespace) -> int:
+    """Results files as a table, a comment or JSON."""
+    from reports import load_files, measured, render  # noqa: PLC0415 - as above
+
+    config = load(asked.config) if asked.config else None
+    results = load_files(asked.results)
+    if results.header.verb == "run":
+        table = measured(results)
+        text = json.dumps(render.as_json(table), indent=1) + "\n"
+        print(text if asked.format == "json" else render.run_table(table, _width(), _colour()), end="")
+        return EXIT_OK
+    fail_on = _fail_on(asked.fail_on)
+    judged_by = fail_on if fail_on is not None else tuple(config.compare["fail_on"]) if config else None
+    return _show_comparison(asked.results, config, judged_by, [], asked)
+
+
+def plan(asked: argparse.Namespace) -> int:
+    """Print the shard matrix."""
+    seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
+    print(json.dumps({"include": shard_matrix(asked.shards, seed)}))
+    return EXIT_OK
+
+
+def examine(asked: argparse.Namespace) -> int:
+    """Print what the doctor found."""
+    checks = doctor.examine(asked.gpu, asked.python)
+    if asked.json:
+        print(json.dumps([check.as_dict() for check in checks], indent=1))
+    else:
+        for check in checks:
+            print(check.line())
+    unfit = [check for check in checks if check.state == "unfit"]
+    if unfit:
+        raise UnfitMachine(f"{len(unfit)} of {len(checks)} checks say unfit: {', '.join(check.name for check in unfit)}")
+    return EXIT_OK
+
+
+VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "compare": compare,
+    "run": run,
+    "list": list_cases,
+    "report": report,
+    "plan": plan,
+    "doctor": examine,
+}
+
+
+def _show_comparison(
+    files: Sequence[Path], config: Config | None, fail_on: Sequence[str] | None, hopeless: Sequence[str], asked: argparse.Namespace
+) -> int:
+    from reports import compare as judge  # noqa: PLC0415 - as above
+    from reports import conditions_met, load_files, render  # noqa: PLC0415
+
+    results = load_files(files)
+    comparison = judge(results, datetime.now(UTC).date(), config.mute if config else ())
+    as_json = json.dumps(render.as_json(comparison), indent=1) + "\n"
+    if asked.verb == "compare":
+        _write(asked.comment, render.comment(comparison))
+        _write(asked.json, as_json)
+    shown = getattr(asked, "format", "term")
+    texts = {"json": lambda: as_json, "comment": lambda: render.comment(comparison)}
+    print(texts[shown]() if shown in texts else render.terminal(comparison, _width(), _colour()), end="")
+    if asked.verb == "compare":
+        _say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
+    code = _hopeless(hopeless)
+    if not comparison.judged:
+        raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
+    met = conditions_met(comparison, fail_on if fail_on is not None else results.header.judge.fail_on)
+    if met and code == EXIT_OK:
+        _say(f"fail_on: {', '.join(met)}")
+        return EXIT_FAIL_ON
+    return code
+
+
+def _measure(asked: argparse.Namespace, request: measuring.Request) -> measuring.Done:
+    console = Console(stderr=True)
+
+    @contextlib.contextmanager
+    def progress(launches: int) -> Any:
+        with ConsoleProgress(console, launches) as shown:
+            yield shown
+
+    try:
+        return measuring.measure(request, progress, _say)
+    except KeyboardInterrupt:
+        if request.output.exists():
+            _say(f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}")
+        raise
+
+
+def _request(
+    verb: Any, asked: argparse.Namespace, specs: Sequence[SideSpec], patterns: Sequence[str], more: Mapping[str, Any]
+) -> measuring.Request:
+    if asked.resume and asked.output is None:
+        raise UsageError("--resume needs --output", "name the results file of the interrupted run")
+    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
+    return measuring.Request(
+        verb=verb,
+        repo=Path.cwd(),
+        specs=specs,
+        output=(asked.output or _new_output()).resolve(),
+        cases=asked.cases,
+        cases_from=getattr(asked, "cases_from", "own"),
+        config=asked.config,
+        suite=asked.suite,
+        patterns=list(patterns),
+        keys={key: getattr(asked, key) for key in keys} | dict(more),
+        rounds=asked.rounds,
+        seed=asked.seed,
+        shard=getattr(asked, "shard", (0, 1)),
+        gpu=asked.gpu,
+        resume=asked.resume,
+    )
+
+
+def _new_output() -> Path:
+    folder = Path(RESULTS_FOLDER)
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.results.jsonl"
+
+
+def _fail_on(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if words == ("never",):
+        return ()
+    for word in words:
+        if word not in FAIL_ON:
+            raise UsageError(f"--fail-on: {word!r} is no condition", f"any of {', '.join(FAIL_ON)}; or never")
+    return words
+
+
+def _hopeless(errors: Sequence[str]) -> int:
+    for error in errors:
+        _say(f"error: a case file that no side can import: {error}")
+    return CaseError.exit_code if errors else EXIT_OK
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((WIDTH_OF_A_FILE, 24)).columns if sys.stdout.isatty() else WIDTH_OF_A_FILE
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

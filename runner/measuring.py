@@ -1,0 +1,222 @@
+"""From a request to a results file: sides, settings, header, sessions, `execute`. Opens and closes everything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from . import __version__
+from .attempts import Progress
+from .config import Config, RunSettings, load, parse, resolve
+from .errors import NothingMeasured, UsageError
+from .execute import Outcome, Run, Taken, execute
+from .launch import LocalLauncher
+from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
+from .plan import SEED_BITS, Plan
+from .preparation import Crew
+from .records import Harness, Header, JudgeSettings, Shard, SideEvent, SideInfo, Writer
+from .resume import cut_to_header, same_gpu, take_up
+from .sides import Checkout, Side, Sides, SideSpec, shared_preload, side_config_text
+
+SUITES = "suites.yaml"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for on the command line, with nothing resolved yet.
+
+    Args:
+        verb: ``compare`` or ``run``.
+        repo: a folder of the repository that is measured.
+        specs: the sides, base first.
+        output: the results file.
+        cases: the cases directory, relative to a side's root.
+        patterns: narrow the suite's cases; may be empty.
+        keys: settings given on the command line; None counts as not given.
+    """
+
+    verb: Literal["run", "compare"]
+    repo: Path
+    specs: Sequence[SideSpec]
+    output: Path
+    cases: str = "cases"
+    cases_from: Literal["own", "head"] = "own"
+    config: Path | None = None
+    suite: str | None = None
+    patterns: Sequence[str] = ()
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int | None = None
+    seed: int | None = None
+    shard: tuple[int, int] = (0, 1)
+    gpu: str | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished run: its file, how it went, and the configuration that judges it."""
+
+    output: Path
+    outcome: Outcome
+    config: Config
+    settings: RunSettings
+
+
+def measure(request: Request, progress: Callable[[int], contextlib.AbstractContextManager[Progress]], log: Callable[[str], None]) -> Done:
+    """Do what was asked. Whatever happens, what was measured stands in `request.output`.
+
+    Args:
+        progress: given the number of timed launches, a context that shows progress.
+        log: told in a line what takes long or is worth knowing.
+
+    Raises:
+        EvenbenchError: see its tree; nothing is left behind but the results file.
+    """
+    _check_cases(request.cases)
+    if request.output.exists() and not request.resume:
+        raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
+    gpu = choose_gpu(request.gpu, gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    with Sides(request.repo, log=log, exclude=(request.output,)) as sides:
+        checkouts = [sides.check_out(spec) for spec in request.specs]
+        config = _config(request, checkouts)
+        settings = _settings(request, config)
+        header = _header(request, config, settings, checkouts)
+        taken = None
+        if request.resume:
+            header, taken = take_up(request.output, header)
+            same_gpu(request.output, gpu.uuid if gpu else "")
+            if taken is None:
+                cut_to_header(request.output)
+        request.output.parent.mkdir(parents=True, exist_ok=True)
+        with Writer(request.output, resume=request.resume) as writer, machine_lock(gpu.uuid if gpu else HOST, log):
+            if not request.resume:
+                writer.write(header)
+            outcome = _measure_sides(request, sides, checkouts, config, settings, header, gpu, taken, writer, progress)
+    return Done(request.output, outcome, config, settings)
+
+
+def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Any]:
+    """The cases of one side, found in a process of it, as `evenbench list` shows them."""
+    from .preparation import discover  # noqa: PLC0415 - keeps the straight line above readable
+
+    with Sides(request.repo, log=log) as sides:
+        spec = request.specs[0]
+        checkout = sides.check_out(spec)
+        config = _config(request, [checkout])
+        _check_directory(request, [checkout])
+        side = sides.prepare(checkout, spec, "")
+        with LocalLauncher().open(side, "") as session:
+            return config, discover(Crew(side, session, str(side.root / request.cases)))
+
+
+def _measure_sides(
+    request: Request,
+    sides: Sides,
+    checkouts: Sequence[Checkout],
+    config: Config,
+    settings: RunSettings,
+    header: Header,
+    gpu: Gpu | None,
+    taken: Taken | None,
+    writer: Writer,
+    progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
+) -> Outcome:
+    plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
+    run = Run(request.verb, plan, settings, request.patterns, config.preload, gpu, taken)
+    launcher = LocalLauncher()
+    with contextlib.ExitStack() as stack:
+        shown = stack.enter_context(progress(len(request.specs) * header.rounds))
+        ready = [_prepare(sides, checkout, spec, config.setup, writer, shown) for checkout, spec in zip(checkouts, request.specs, strict=True)]
+        if len(ready) > 1:
+            shared_preload(config.preload, ready[0], ready[1])
+        crews = [
+            Crew(side, stack.enter_context(launcher.open(side, gpu.uuid if gpu else "")), _cases_of(request, side, ready))
+            for side in ready
+        ]
+        return execute(run, crews, writer, shown)
+
+
+def _prepare(sides: Sides, checkout: Checkout, spec: SideSpec, setup: str, writer: Writer, progress: Progress) -> Side:
+    progress.stage(f"setting up {checkout.name}: {checkout.label}")
+    try:
+        return sides.prepare(checkout, spec, setup)
+    except NothingMeasured as error:
+        writer.write(SideEvent(side=spec.name, status="failed", error=str(error)[:4_000]))
+        raise
+
+
+def _cases_of(request: Request, side: Side, ready: Sequence[Side]) -> str:
+    owner = ready[-1] if request.cases_from == "head" else side
+    return str(owner.root / request.cases)
+
+
+def _check_cases(cases: str) -> None:
+    path = PurePosixPath(cases)
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"--cases {cases}: must lie inside the repository", "give it relative to the repository's root")
+
+
+def _check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
+    if not any((checkout.root / request.cases).is_dir() for checkout in checkouts):
+        where = " or ".join(checkout.label for checkout in checkouts)
+        raise UsageError(f"no directory {request.cases}/ in {where}", "name the cases directory with --cases")
+
+
+def _config(request: Request, checkouts: Sequence[Checkout]) -> Config:
+    """suites.yaml of base where base has one, so that a pull request cannot loosen its own judge; else of head."""
+    if request.config is not None:
+        return load(request.config)
+    _check_directory(request, checkouts)
+    for checkout in checkouts:
+        text = side_config_text(checkout, request.cases)
+        if text is not None:
+            return parse(text, f"{request.cases}/{SUITES} of {checkout.name}")
+    return Config.default()
+
+
+def _settings(request: Request, config: Config) -> RunSettings:
+    keys = dict(request.keys)
+    if request.verb == "run":
+        return resolve(config, request.suite, keys).without_judging(request.rounds or 1)
+    if request.rounds is not None:
+        keys["rounds"] = request.rounds
+        keys["max_rounds"] = max(request.rounds, int(keys.get("max_rounds") or 0), request.rounds)
+    return resolve(config, request.suite, keys)
+
+
+def _header(request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
+    overrides = [
+        (pattern, float(keys["min_effect"])) for pattern, keys in settings.overrides.items() if "min_effect" in keys
+    ]
+    return Header(
+        verb=request.verb,
+        run_id=secrets.token_hex(8),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        sides=[
+            SideInfo(name=checkout.name, label=checkout.label[:1_000], sha=checkout.sha, dirty=checkout.dirty, tree=checkout.tree)
+            for checkout in checkouts
+        ],
+        harness=Harness(version=__version__),
+        image=os.environ.get("EVENBENCH_IMAGE", "")[:1_000],
+        suite=settings.suite,
+        patterns=list(request.patterns),
+        cases_from=request.cases_from,
+        seed=request.seed if request.seed is not None else secrets.randbits(SEED_BITS),
+        rounds=settings.rounds,
+        looks=list(settings.looks_without_escalation),
+        shard=Shard(index=request.shard[0], count=request.shard[1]),
+        judge=JudgeSettings(
+            min_effect=settings.min_effect,
+            equivalence=settings.equivalence,
+            family_error=settings.family_error,
+            min_effects=overrides,
+            fail_on=list(settings.fail_on),
+        ),
+        settings=settings.as_dict(),
+    )

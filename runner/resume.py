@@ -1,0 +1,85 @@
+"""Take up an interrupted run: what its file holds, and whether this run is still the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import UsageError
+from .execute import Taken
+from .records import CaseEvent, End, Header, LaunchEvent, SideInfo, read
+
+# What must be equal for the rounds of one run to be compared with those of another.
+SAME = ("verb", "sides", "harness", "image", "suite", "patterns", "cases_from", "rounds", "looks", "shard", "judge", "settings")
+
+
+def take_up(path: Path, wanted: Header) -> tuple[Header, Taken | None]:
+    """The header of the interrupted run, and what it had done; None when it had not begun to measure.
+
+    Args:
+        path: its results file.
+        wanted: the header of the run as asked for now. Its seed, id and start are the interrupted run's in any case.
+
+    Raises:
+        UsageError: no such file, the run is complete, or it differs from what is asked for now.
+        UntrustedInput: the file is broken before its last line.
+    """
+    try:
+        with path.open("rb") as file:
+            events = read(file).events
+    except OSError as error:
+        raise UsageError(f"--resume: {path} cannot be read: {error.strerror}", "leave --resume out to begin anew") from None
+    header = events[0]
+    assert isinstance(header, Header)  # noqa: S101 - the reader sees to it
+    if any(isinstance(event, End) for event in events):
+        raise UsageError(f"--resume: the run in {path} is complete", "evenbench report shows it")
+    for name in SAME:
+        then, now = getattr(header, name), getattr(wanted, name)
+        if then != now:
+            raise UsageError(f"--resume: {_difference(name, then, now)}", "begin anew with another --output")
+    cases = [event for event in events if isinstance(event, CaseEvent)]
+    launches = [event for event in events if isinstance(event, LaunchEvent)]
+    if not any(launch.kind == "timed" for launch in launches):
+        return header, None
+    begun = max(launch.round for launch in launches if launch.round is not None)  # the last round begun is made again
+    return header, Taken(cases, begun, len(launches))
+
+
+def same_gpu(path: Path, uuid: str) -> None:
+    """Refuse to go on with another GPU than the interrupted run's.
+
+    Raises:
+        UsageError: naming both.
+    """
+    with path.open("rb") as file:
+        used = {event.uuid for event in read(file).events if isinstance(event, LaunchEvent) and event.uuid}
+    if used and uuid not in used:
+        raise UsageError(
+            f"--resume: the run was made on GPU {', '.join(sorted(used))}, this one is {uuid or 'none'}",
+            "begin anew with another --output, or choose that one with --gpu",
+        )
+
+
+def cut_to_header(path: Path) -> None:
+    """Drop everything but the header: nothing was measured, so nothing is lost."""
+    with path.open("rb+") as file:
+        file.readline()
+        file.truncate(file.tell())
+
+
+def _difference(name: str, then: object, now: object) -> str:
+    """One line that says what is not the same any more."""
+    if isinstance(then, Sequence) and isinstance(now, Sequence) and not isinstance(then, str) and len(then) == len(now):
+        pairs = [(a, b) for a, b in zip(then, now, strict=True) if a != b]
+        then, now = pairs[0]
+    if isinstance(then, dict) and isinstance(now, dict):
+        key = next(key for key in {**then, **now} if then.get(key) != now.get(key))
+        name, then, now = f"{name}.{key}", then.get(key), now.get(key)
+    return f"{name} was {_short(then)}, and is {_short(now)} now"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, SideInfo):
+        state = f"{value.sha[:12]}{' with changes' if value.dirty else ''} {value.tree[:12]}".strip()
+        return f"{value.name} at {state}"
+    return str(value)[:200]

@@ -1,0 +1,111 @@
+"""This project's own cases: they build, are right, are honest about their work, and would notice a wrong result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.case import Bench, Point
+from runner.check import check_result, checksum, describe, poison, seed_everything, unwritten
+from runner.discover import load, points_of
+from runner.errors import WrongResult
+
+torch = pytest.importorskip("torch")
+
+FOUND = load(Path(__file__).parents[2] / "cases")
+POINTS = [point for point in points_of(FOUND) if point.case.file.startswith(("ops/", "host/"))]
+
+
+def tagged(*tags: str) -> list[Any]:
+    return [pytest.param(point, id=point.id) for point in POINTS if point.case.tags & set(tags)]
+
+
+def build(point: Point, device: str) -> Bench:
+    seed_everything(point.seed)
+    bench = point.case.function(point.params, device)
+    assert isinstance(bench, Bench)
+    return bench
+
+
+def checked(point: Point, device: str) -> tuple[Any, Any]:
+    """The result and its reference, after everything that a launch checks."""
+    bench = build(point, device)
+    assert bench.run is not None
+    assert bench.reference is not None
+    assert bench.inputs
+    before = describe(bench.inputs)
+    poison(bench.outputs)
+    result = bench.run()
+    assert unwritten(bench.outputs) == []
+    reference = bench.reference()
+    check_result(result, reference, point.case.rtol, point.case.atol)
+    assert describe(bench.inputs) == before
+    assert describe(build(point, device).inputs) == before
+    return result, reference
+
+
+def test_the_suites_are_what_they_are_meant_to_be() -> None:
+    assert [broken for broken in FOUND.broken if broken.file.startswith(("ops/", "host/"))] == []
+    assert len(tagged("pr")) == 27
+    assert len({point.case.name for point in POINTS if "pr" in point.case.tags}) == 13
+    for tag, prefix in (("pr", "ops/"), ("small", "ops/"), ("host", "host/")):
+        assert all(param.values[0].id.startswith(prefix) for param in tagged(tag))
+    assert len(tagged("pr", "small", "host")) == len(POINTS)
+    assert len({point.id for point in POINTS}) == len(POINTS)
+
+
+def test_every_operation_has_a_small_size_and_two_others() -> None:
+    for name in {point.case.name for point in POINTS}:
+        sizes = [point.case.tags for point in POINTS if point.case.name == name]
+        assert len([tags for tags in sizes if "small" not in tags]) >= 2
+        assert name.startswith("host/") or [tags for tags in sizes if "small" in tags] == [{"small"}]
+
+
+def test_every_case_says_what_it_does() -> None:
+    assert all(point.case.title.endswith(".") for point in POINTS)
+
+
+@pytest.mark.parametrize("point", tagged("small", "host"))
+def test_results_equal_their_references(point: Point) -> None:
+    result, reference = checked(point, "cpu")
+    wrong = result.copy() if "host" in point.case.tags else result.clone()
+    wrong.reshape(-1)[-1] += abs(wrong).max()
+    with pytest.raises(WrongResult, match=r"1 of \d+ elements"):
+        check_result(wrong, reference, point.case.rtol, point.case.atol)
+
+
+@pytest.mark.parametrize("point", tagged("small", "host"))
+def test_results_repeat(point: Point) -> None:
+    first, second = build(point, "cpu"), build(point, "cpu")
+    assert first.run is not None
+    assert second.run is not None
+    assert checksum(first.run()) == checksum(first.run()) == checksum(second.run())
+
+
+@pytest.mark.parametrize("point", tagged("pr", "small", "host"))
+def test_work_counts_no_byte_twice(point: Point) -> None:
+    """On torch's meta device: shapes without data, so that the large sizes cost nothing."""
+    bench = build(point, "meta")
+    assert bench.work is not None
+    assert bench.run is not None
+    assert bench.inputs is not None
+    assert bench.work.bytes_written == bench.run().nbytes
+    read = sum(value.nbytes for value in bench.inputs.values())
+    if point.case.name == "ops/embedding":  # reads part of its table
+        assert 0 < bench.work.bytes_read < read
+    else:
+        assert bench.work.bytes_read == read
+    assert read < 2**30
+    assert bench.work.flops > 0 or point.case.name in ("ops/embedding", "ops/transpose", "host/sort")
+    assert bench.work.matrix == (point.case.name in ("ops/matmul", "ops/sdpa"))
+    assert bench.work.dtype == point.params.get("dtype", "float64")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("point", tagged("pr", "small"))
+def test_results_equal_their_references_on_the_gpu(point: Point) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    checked(point, "cuda")
+    assert torch.cuda.max_memory_allocated() < 8 * 2**30

@@ -78,6 +78,7 @@ def compare(
         if mute.until < today
     ]
     return Comparison(
+        judged_by=settings,
         facts=facts_of(results, [*clocks, *ended], [judgement.rounds for judgement in judgements]),
         rows=tuple(sorted(compared, key=_order)),
         counts=MappingProxyType({verdict: found[verdict] for verdict in HEADLINE_ORDER if found[verdict]}),
@@ -169,7 +170,7 @@ def _reason(judgement: Judgement) -> str:
     few = next((warning for warning in judgement.warnings if warning.startswith(TOO_FEW)), "")
     if few or judgement.resolvable is None:
         return few
-    return f"could have shown a change of {percent(judgement.resolvable, plus=False)}"
+    return f"only a change beyond {percent(judgement.resolvable, plus=False)} would have shown"
 
 
 def _row(

@@ -5,6 +5,7 @@ A file may hold one shard of a run; `load_files` merges shards that agree on eve
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,11 +159,22 @@ def load_files(paths: Sequence[Path], *, max_bytes: int | None = None) -> Result
 
 def _load(path: Path, max_bytes: int | None) -> Gathered:
     try:
-        with _opened(path) as stream:
-            lines = read(stream, max_bytes=max_bytes)
-        return gather(lines)
+        with _opened(path) as stream, _no_collection():
+            return gather(read(stream, max_bytes=max_bytes))
     except UntrustedInput as error:
         raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Records make no cycles, and looking for some in millions of them takes a third of the time of reading."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @contextmanager

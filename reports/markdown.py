@@ -7,7 +7,6 @@ pass looks for is broken by an invisible word joiner. Text in code spans escapes
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -123,7 +122,7 @@ def fit(blocks: Sequence[Block], budget: int, where: str = "") -> list[str]:
     for n in sorted(range(len(blocks)), key=lambda n: -blocks[n].goes):
         while over > 0 and kept[n]:
             before = len(_written(blocks[n], kept[n], where))
-            kept[n] = _fewer(blocks[n], kept[n], over + len(_missing(len(blocks[n].rows), where)) + 1)
+            kept[n] = _fewer(blocks[n], kept[n], over + len(_missing(len(blocks[n].rows), where)) + 2)
             over -= before - len(_written(blocks[n], kept[n], where))
     return [_written(block, count, where) for block, count in zip(blocks, kept, strict=True)]
 
@@ -156,8 +155,3 @@ def _visible(char: str) -> str:
     if category == "Cf":  # bidirectional overrides, zero-width characters
         return ""
     return REPLACEMENT if category[0] == "C" else char
-
-
-def attribute(text: str) -> str:
-    """Foreign text inside an HTML attribute."""
-    return html.escape(sanitise(text))

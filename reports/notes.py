@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import median
+from typing import NamedTuple
 
-from runner.records import KernelRecord, SideName
+from runner.records import SideName
 
 from .load import Launch, Placed
 from .rows import SideRow
@@ -27,7 +27,7 @@ def of_row(base: SideRow, head: SideRow, verdict: Verdict) -> list[str]:
     notes = []
     if base.placed and head.placed and (note := kernels(base.placed, head.placed)):
         changed = verdict in ("regressed", "improved") and note == SAME_KERNELS
-        notes.append(f"{note}: look twice" if changed else note)
+        notes.append(f"{note}, so doubt it" if changed else note)
     if base.case and head.case and base.case.source != head.case.source:
         notes.append("case changed")
     if base.implementation and head.implementation and base.implementation.tuning != head.implementation.tuning:
@@ -83,8 +83,7 @@ def kernels(base: Sequence[Placed], head: Sequence[Placed]) -> str:
     return SAME_KERNELS if a == b else f"kernels differ: {_listed(a)} a call on base, {_listed(b)} on head"
 
 
-@dataclass(frozen=True)
-class _Kernel:
+class _Kernel(NamedTuple):
     name: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -94,27 +93,16 @@ class _Kernel:
 
 
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
-    """The distinct kernels of a side. Launches mostly repeat the same list, so equal lists are turned over once."""
-    lists: list[list[KernelRecord]] = []
-    for each in placed:
-        if each.record.kernels and not any(_same_list(each.record.kernels, known) for known in lists):
-            lists.append(each.record.kernels)
+    """The distinct kernels of a side."""
     return frozenset(
         _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared, k.code)
-        for k in chain.from_iterable(lists)
+        for each in placed
+        for k in each.record.kernels
     )
 
 
-def _same_list(one: list[KernelRecord], other: list[KernelRecord]) -> bool:
-    return len(one) == len(other) and all(
-        a.name == b.name and a.grid == b.grid and a.block == b.block and a.registers == b.registers and a.shared == b.shared
-        and a.code == b.code
-        for a, b in zip(one, other, strict=True)
-    )  # fmt: skip
-
-
 def _kernel_difference(base: frozenset[_Kernel], head: frozenset[_Kernel]) -> str:
-    gone, come = sorted(base - head, key=_order), sorted(head - base, key=_order)
+    gone, come = sorted(base - head), sorted(head - base)
     names = [kernel.name for kernel in come]
     for kernel in gone:
         if kernel.name in names:
@@ -125,10 +113,6 @@ def _kernel_difference(base: frozenset[_Kernel], head: frozenset[_Kernel]) -> st
                     values = "" if what == "code" else f" {_dimensions(a)} → {_dimensions(b)}"
                     return f"{what}{values} of {_short(kernel.name)}"
     return f"{_short(gone[0].name) if gone else 'none'} → {_short(come[0].name) if come else 'none'}"
-
-
-def _order(kernel: _Kernel) -> tuple[str, tuple[int, ...], tuple[int, ...], int, int, str]:
-    return kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared, kernel.code
 
 
 def _dimensions(value: int | tuple[int, ...]) -> str:

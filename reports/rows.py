@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -267,7 +268,5 @@ def _middle(samples: Iterable[Sequence[int]]) -> float | None:
 
 def _most_common(values: Iterable[int]) -> int:
     """The smallest of the most common ones, so that order does not matter."""
-    seen: dict[int, int] = {}
-    for value in values:
-        seen[value] = seen.get(value, 0) + 1
+    seen = Counter(values)
     return min(seen, key=lambda value: (-seen[value], value))

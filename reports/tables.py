@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from runner.records import Artifact, Header, SideName
+from runner.records import Artifact, Header, JudgeSettings, SideName
 
 from .statistics import GeometricMean
 
@@ -187,6 +187,8 @@ class Comparison:
     """Base against head.
 
     Attributes:
+        judged_by: the thresholds.
+        facts: what holds for the run as a whole.
         rows: in `TABLE_ORDER`, the largest change first, then by name.
         counts: of each verdict that occurs, in `HEADLINE_ORDER`.
         muted: rows whose verdict does not count.
@@ -195,6 +197,7 @@ class Comparison:
         artifacts: generated texts held against their saved copies.
     """
 
+    judged_by: JudgeSettings
     facts: Facts
     rows: tuple[ComparedRow, ...]
     counts: Mapping[Verdict, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-NARROW_SPACE = " "  # between number and unit; a plain one, since a narrow one breaks columns in some fonts
+SPACE = " "  # between number and unit; a plain one, since narrow ones break columns in some fonts
 MINUS = "−"
 NOTHING = "–"  # stands where a number is missing: missing is never 0
 TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -23,7 +23,7 @@ def times(values_ns: Sequence[float | None]) -> tuple[str, ...]:
     if len(set(written)) < len(set(known)):
         written = [_significant(value / scale, DIGITS + 1) for value in known]
     texts = iter(written)
-    return tuple(NOTHING if value is None else f"{next(texts)}{NARROW_SPACE}{unit}" for value in values_ns)
+    return tuple(NOTHING if value is None else f"{next(texts)}{SPACE}{unit}" for value in values_ns)
 
 
 def time(value_ns: float | None) -> str:
@@ -34,14 +34,19 @@ def time(value_ns: float | None) -> str:
 def seconds(value: float) -> str:
     """Wall-clock seconds of a run, such as ``12.3 s`` or ``3 min 20 s``."""
     if value < 100:  # noqa: PLR2004 - under it seconds are easier to read than minutes
-        return f"{value:.1f}{NARROW_SPACE}s"
+        return f"{value:.1f}{SPACE}s"
     minutes, rest = divmod(round(value), 60)
-    return f"{minutes}{NARROW_SPACE}min {rest}{NARROW_SPACE}s"
+    return f"{minutes}{SPACE}min {rest}{SPACE}s"
 
 
 def percent(fraction: float, decimals: int = 1, *, plus: bool = True) -> str:
     """A change, such as ``+3.1 %``; no sign where it rounds to 0."""
-    return f"{_signed(fraction, decimals, plus=plus)}{NARROW_SPACE}%"
+    return f"{_signed(fraction, decimals, plus=plus)}{SPACE}%"
+
+
+def setting(fraction: float) -> str:
+    """A threshold as it was set, such as ``0.5 %``."""
+    return f"{fraction * 100:g}{SPACE}%"
 
 
 def change(fraction: float | None, interval: tuple[float, float] | None) -> str:
@@ -65,9 +70,9 @@ def rate(tflops: float | None, bandwidth_tbs: float | None) -> str:
     """The rates that are known, such as ``312 TFLOP/s · 2.1 TB/s``."""
     parts = []
     if tflops:
-        parts.append(f"{_significant(tflops, DIGITS)}{NARROW_SPACE}TFLOP/s")
+        parts.append(f"{_significant(tflops, DIGITS)}{SPACE}TFLOP/s")
     if bandwidth_tbs:
-        parts.append(f"{_significant(bandwidth_tbs, DIGITS)}{NARROW_SPACE}TB/s")
+        parts.append(f"{_significant(bandwidth_tbs, DIGITS)}{SPACE}TB/s")
     return " · ".join(parts)
 
 

@@ -44,14 +44,22 @@ def _compare(verb: argparse.ArgumentParser) -> None:
     )
     _measuring(verb)
     for side in ("base", "head"):
-        verb.add_argument(f"--{side}-setup", metavar="COMMAND", help=f"set-up of {side}, instead of that of suites.yaml")
+        verb.add_argument(
+            f"--{side}-setup", metavar="COMMAND", help=f"set-up of {side}, instead of that of suites.yaml"
+        )
         verb.add_argument(f"--{side}-python", metavar="PATH", help=f"interpreter of {side}, used as it is")
         verb.add_argument(f"--{side}-sha", metavar="SHA", help=f"the commit that the directory of {side} holds")
-    verb.add_argument("--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own")
-    verb.add_argument("--shard", type=_shard, default=(0, 1), metavar="INDEX/COUNT", help="measure one part of the cases")
+    verb.add_argument(
+        "--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own"
+    )
+    verb.add_argument(
+        "--shard", type=_shard, default=(0, 1), metavar="INDEX/COUNT", help="measure one part of the cases"
+    )
     verb.add_argument("--comment", type=Path, metavar="FILE", help="also write the Markdown comment")
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON")
-    verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1: regressed, failed, …, never")
+    verb.add_argument(
+        "--fail-on", metavar="LIST", help="conditions that end in exit code 1: regressed, failed, …, never"
+    )
 
 
 def _run(verb: argparse.ArgumentParser) -> None:
@@ -77,11 +85,15 @@ def _measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--warmup-ms", type=float, metavar="MS", help="budget of a case's warm-up")
     verb.add_argument("--timeout-s", type=float, metavar="S", help="longest time of a case in one launch")
     verb.add_argument("--min-effect", type=float, metavar="FRACTION", help="smallest change that is called one")
-    verb.add_argument("--allow-fallback", action="store_true", default=None, help="CUDA events where CUPTI fails, labelled")
+    verb.add_argument(
+        "--allow-fallback", action="store_true", default=None, help="CUDA events where CUPTI fails, labelled"
+    )
 
 
 def _where(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--cases", default="cases", metavar="DIR", help="cases directory, relative to a side; default: cases")
+    verb.add_argument(
+        "--cases", default="cases", metavar="DIR", help="cases directory, relative to a side; default: cases"
+    )
     verb.add_argument("--config", type=Path, metavar="FILE", help="instead of the suites.yaml of base, else head")
 
 

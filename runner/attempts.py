@@ -117,8 +117,8 @@ def run_targets(
         remaining = [target for target in remaining if target["id"] not in outcome.finished]
         if outcome.ok or not remaining:
             break
-        known = {target["id"] for target in remaining}
-        culprits = {outcome.culprit} if outcome.culprit in known else set()
+        known: set[str] = {target["id"] for target in remaining}
+        culprits = known & {outcome.culprit}
         if not culprits and not outcome.finished:
             culprits = known  # it died before any case: so it would again
         error = _what_happened(outcome, spec.side)

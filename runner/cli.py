@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,8 +23,17 @@ from typing import Any
 from rich.console import Console
 
 from . import arguments, doctor, measuring
-from .config import FAIL_ON, Config, load, select
-from .errors import EXIT_FAIL_ON, EXIT_INTERRUPTED, EXIT_OK, CaseError, EvenbenchError, NothingMeasured, UnfitMachine, UsageError
+from .config import FAIL_ON, Config, load, resolve, select
+from .errors import (
+    EXIT_FAIL_ON,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    CaseError,
+    EvenbenchError,
+    NothingMeasured,
+    UnfitMachine,
+    UsageError,
+)
 from .plan import SEED_BITS, shard_matrix
 from .progress import ConsoleProgress
 from .sides import SideSpec
@@ -43,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our stdout has seen enough
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - so that the exit does not complain again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
         return EXIT_OK
     except EvenbenchError as error:
         if asked.verbose:
@@ -60,16 +69,16 @@ def compare(asked: argparse.Namespace) -> int:
         SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
     ]
     fail_on = _fail_on(asked.fail_on)
-    done = _measure(asked, _request("compare", asked, specs, patterns, {"fail_on": fail_on}))
+    done = _measure(_request("compare", asked, specs, patterns, {"fail_on": fail_on}))
     return _show_comparison([done.output], done.config, done.settings.fail_on, done.outcome.hopeless, asked)
 
 
 def run(asked: argparse.Namespace) -> int:
     """Measure one checkout, print its times."""
-    from reports import load_files, measured, render  # noqa: PLC0415 - only where needed: keeps the start quick
+    from reports import load_files, measured, render
 
     spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
-    done = _measure(asked, _request("run", asked, [spec], asked.patterns, {}))
+    done = _measure(_request("run", asked, [spec], asked.patterns, {}))
     report = measured(load_files([done.output]))
     _write(asked.json, json.dumps(render.as_json(report), indent=1) + "\n")
     print(render.run_table(report, _width(), _colour()), end="")
@@ -87,7 +96,7 @@ def list_cases(asked: argparse.Namespace) -> int:
     )  # fmt: skip
     config, found = measuring.discover_only(request, _say)
     patterns = list(asked.patterns)
-    include = measuring.resolve(config, asked.suite).include if asked.suite else ("**",)
+    include = resolve(config, asked.suite).include if asked.suite else ("**",)
     points = [
         point
         for point in found.points.values()
@@ -111,7 +120,7 @@ def list_cases(asked: argparse.Namespace) -> int:
 
 def report(asked: argparse.Namespace) -> int:
     """Results files as a table, a comment or JSON."""
-    from reports import load_files, measured, render  # noqa: PLC0415 - as above
+    from reports import load_files, measured, render
 
     config = load(asked.config) if asked.config else None
     results = load_files(asked.results)
@@ -142,7 +151,9 @@ def examine(asked: argparse.Namespace) -> int:
             print(check.line())
     unfit = [check for check in checks if check.state == "unfit"]
     if unfit:
-        raise UnfitMachine(f"{len(unfit)} of {len(checks)} checks say unfit: {', '.join(check.name for check in unfit)}")
+        raise UnfitMachine(
+            f"{len(unfit)} of {len(checks)} checks say unfit: {', '.join(check.name for check in unfit)}"
+        )
     return EXIT_OK
 
 
@@ -157,10 +168,14 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _show_comparison(
-    files: Sequence[Path], config: Config | None, fail_on: Sequence[str] | None, hopeless: Sequence[str], asked: argparse.Namespace
+    files: Sequence[Path],
+    config: Config | None,
+    fail_on: Sequence[str] | None,
+    hopeless: Sequence[str],
+    asked: argparse.Namespace,
 ) -> int:
-    from reports import compare as judge  # noqa: PLC0415 - as above
-    from reports import conditions_met, load_files, render  # noqa: PLC0415
+    from reports import compare as judge
+    from reports import conditions_met, load_files, render
 
     results = load_files(files)
     comparison = judge(results, datetime.now(UTC).date(), config.mute if config else ())
@@ -183,7 +198,7 @@ def _show_comparison(
     return code
 
 
-def _measure(asked: argparse.Namespace, request: measuring.Request) -> measuring.Done:
+def _measure(request: measuring.Request) -> measuring.Done:
     console = Console(stderr=True)
 
     @contextlib.contextmanager
@@ -195,7 +210,9 @@ def _measure(asked: argparse.Namespace, request: measuring.Request) -> measuring
         return measuring.measure(request, progress, _say)
     except KeyboardInterrupt:
         if request.output.exists():
-            _say(f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}")
+            _say(
+                f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}"
+            )
         raise
 
 

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .config import RunSettings
 from .errors import NothingMeasured
 from .launch import Message
 from .machine import Gpu
 from .plan import Plan
 from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken
 from .records import CaseEvent, End, Failure, Measurement, Resumed, SideEvent, SideName, Skip, Writer
-from .config import RunSettings
 
 ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on
 
@@ -192,9 +192,7 @@ class _Rounds:
         self._lost.update(lost)
 
 
-def _warm(
-    crew: Crew, found: Found, chosen: Sequence[str], run: Run, writer: Writer, progress: Progress
-) -> bool:
+def _warm(crew: Crew, found: Found, chosen: Sequence[str], run: Run, writer: Writer, progress: Progress) -> bool:
     """Warm the side's parent where device cases are chosen; says in the file how launches start. Returns: by fork?"""
     on_device = any(not found.points[case_id].on_cpu for case_id in chosen)
     notes: list[str] = []
@@ -226,13 +224,13 @@ def _prepared(
     run: Run,
     crews: Sequence[Crew],
     found: Mapping[SideName, Found],
-    chosen: Mapping[str, Sequence[str]],
+    chosen: Mapping[SideName, Sequence[str]],
     forkable: Mapping[SideName, bool],
     recorder: Recorder,
     progress: Progress,
 ) -> Sequence[CaseEvent]:
     """The `case` lines: new ones, or those of the run that is taken up, whose sides are prepared all the same."""
-    prepared: dict[str, dict[str, CaseEvent]] = {}
+    prepared: dict[SideName, dict[str, CaseEvent]] = {}
     for crew in crews:
         progress.stage(f"preparing {crew.name}: compile, check, count")
         spec = LaunchSpec(
@@ -242,9 +240,7 @@ def _prepared(
             uuid=run.gpu.uuid if run.gpu else "",
             driver=run.gpu.driver if run.gpu else "",
         )
-        prepared[crew.name] = prepare(
-            crew, found[crew.name], chosen[crew.name], run.settings, recorder, spec, progress
-        )
+        prepared[crew.name] = prepare(crew, found[crew.name], chosen[crew.name], run.settings, recorder, spec, progress)
     if run.taken:
         recorder.writer.write(Resumed(round=run.taken.rounds, at=_now()))
         return run.taken.cases
@@ -288,7 +284,9 @@ def _record(
     if message.get("implementation", next(iter(names))) not in names:
         raise ValueError("about an implementation that was not asked for")
     if message["event"] == "measurement":
-        inputs = hashlib.sha256(str(message.get("inputs", "")).encode()).hexdigest()[:16] if message.get("inputs") else ""
+        inputs = (
+            hashlib.sha256(str(message.get("inputs", "")).encode()).hexdigest()[:16] if message.get("inputs") else ""
+        )
         record = Measurement.model_validate({**message, "launch": launch, "inputs": inputs})
         if record.timing != case.timer or record.cache != case.cache:
             raise ValueError("timed otherwise than it was prepared")
@@ -303,7 +301,10 @@ def _record(
 
 def _end(rounds: int, outcome: Outcome) -> End:
     return End(
-        at=_now(), rounds=rounds, preparation_s=round(outcome.preparation_s, 3), measuring_s=round(outcome.measuring_s, 3)
+        at=_now(),
+        rounds=rounds,
+        preparation_s=round(outcome.preparation_s, 3),
+        measuring_s=round(outcome.measuring_s, 3),
     )
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, Self
 
 from .sides import Side
 from .worker.channel import LINE_MAX, START_DEADLINE_S
@@ -87,7 +87,12 @@ class LocalSession:
         message = self._next(nonce, WARM_S)
         if message is None:
             self._restart()
-            return {"event": "warm", "torch": "", "error": f"the warm parent died: {self.output_tail()}", "touched": True}
+            return {
+                "event": "warm",
+                "torch": "",
+                "error": f"the warm parent died: {self.output_tail()}",
+                "touched": True,
+            }
         return message
 
     def launch(self, job: Message, *, fork: bool, timeout_s: float) -> Iterator[Message]:
@@ -104,7 +109,12 @@ class LocalSession:
             if message["event"] == "exit":
                 return
         self._restart()
-        yield {"event": "exit", "status": "crashed", "detail": "the side's warm parent died or fell silent", "case": case}
+        yield {
+            "event": "exit",
+            "status": "crashed",
+            "detail": "the side's warm parent died or fell silent",
+            "case": case,
+        }
 
     def output_tail(self) -> str:
         """See `Session.output_tail`."""
@@ -118,15 +128,17 @@ class LocalSession:
             self._process.wait(STOP_S)
         self._kill()
 
-    def __enter__(self) -> LocalSession:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _start(self) -> None:
         worker = Path(__file__).resolve().parent / "worker" / "__main__.py"
-        self._process = subprocess.Popen(  # noqa: S603 - the side's interpreter, our file
+        self._process = subprocess.Popen(
             [str(self._side.python), "-P", str(worker)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -38,7 +38,7 @@ def gpus() -> list[Gpu]:
         return _from_nvml()
     try:
         answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=uuid,name,driver_version", "--format=csv,noheader"],  # noqa: S607 - on PATH
+            ["nvidia-smi", "--query-gpu=uuid,name,driver_version", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=QUERY_S,
@@ -47,7 +47,7 @@ def gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
-    return [Gpu(*row) for row in rows if len(row) == 3]
+    return [Gpu(uuid, name, driver) for uuid, name, driver in rows]
 
 
 def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu | None:

@@ -19,7 +19,7 @@ from .execute import Outcome, Run, Taken, execute
 from .launch import LocalLauncher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
-from .preparation import Crew
+from .preparation import Crew, Found, discover
 from .records import Harness, Header, JudgeSettings, Shard, SideEvent, SideInfo, Writer
 from .resume import cut_to_header, same_gpu, take_up
 from .sides import Checkout, Side, Sides, SideSpec, shared_preload, side_config_text
@@ -68,7 +68,9 @@ class Done:
     settings: RunSettings
 
 
-def measure(request: Request, progress: Callable[[int], contextlib.AbstractContextManager[Progress]], log: Callable[[str], None]) -> Done:
+def measure(
+    request: Request, progress: Callable[[int], contextlib.AbstractContextManager[Progress]], log: Callable[[str], None]
+) -> Done:
     """Do what was asked. Whatever happens, what was measured stands in `request.output`.
 
     Args:
@@ -86,7 +88,7 @@ def measure(request: Request, progress: Callable[[int], contextlib.AbstractConte
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
         settings = _settings(request, config)
-        header = _header(request, config, settings, checkouts)
+        header = _header(request, settings, checkouts)
         taken = None
         if request.resume:
             header, taken = take_up(request.output, header)
@@ -97,14 +99,13 @@ def measure(request: Request, progress: Callable[[int], contextlib.AbstractConte
         with Writer(request.output, resume=request.resume) as writer, machine_lock(gpu.uuid if gpu else HOST, log):
             if not request.resume:
                 writer.write(header)
-            outcome = _measure_sides(request, sides, checkouts, config, settings, header, gpu, taken, writer, progress)
+            planned = _Planned(config, settings, header, gpu, taken)
+            outcome = _measure_sides(request, planned, sides, checkouts, writer, progress)
     return Done(request.output, outcome, config, settings)
 
 
-def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Any]:
+def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Found]:
     """The cases of one side, found in a process of it, as `evenbench list` shows them."""
-    from .preparation import discover  # noqa: PLC0415 - keeps the straight line above readable
-
     with Sides(request.repo, log=log) as sides:
         spec = request.specs[0]
         checkout = sides.check_out(spec)
@@ -115,28 +116,43 @@ def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config,
             return config, discover(Crew(side, session, str(side.root / request.cases)))
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """Everything about a run that is settled before its sides are set up."""
+
+    config: Config
+    settings: RunSettings
+    header: Header
+    gpu: Gpu | None
+    taken: Taken | None
+
+
 def _measure_sides(
     request: Request,
+    planned: _Planned,
     sides: Sides,
     checkouts: Sequence[Checkout],
-    config: Config,
-    settings: RunSettings,
-    header: Header,
-    gpu: Gpu | None,
-    taken: Taken | None,
     writer: Writer,
     progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
 ) -> Outcome:
+    header, gpu = planned.header, planned.gpu
     plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
-    run = Run(request.verb, plan, settings, request.patterns, config.preload, gpu, taken)
+    preload = planned.config.preload
+    run = Run(request.verb, plan, planned.settings, request.patterns, preload, gpu, planned.taken)
     launcher = LocalLauncher()
     with contextlib.ExitStack() as stack:
         shown = stack.enter_context(progress(len(request.specs) * header.rounds))
-        ready = [_prepare(sides, checkout, spec, config.setup, writer, shown) for checkout, spec in zip(checkouts, request.specs, strict=True)]
+        setup = planned.config.setup
+        pairs = zip(checkouts, request.specs, strict=True)
+        ready = [_prepare(sides, checkout, spec, setup, writer, shown) for checkout, spec in pairs]
         if len(ready) > 1:
-            shared_preload(config.preload, ready[0], ready[1])
+            shared_preload(preload, ready[0], ready[1])
         crews = [
-            Crew(side, stack.enter_context(launcher.open(side, gpu.uuid if gpu else "")), _cases_of(request, side, ready))
+            Crew(
+                side,
+                stack.enter_context(launcher.open(side, gpu.uuid if gpu else "")),
+                _cases_of(request, side, ready),
+            )
             for side in ready
         ]
         return execute(run, crews, writer, shown)
@@ -159,7 +175,9 @@ def _cases_of(request: Request, side: Side, ready: Sequence[Side]) -> str:
 def _check_cases(cases: str) -> None:
     path = PurePosixPath(cases)
     if path.is_absolute() or ".." in path.parts:
-        raise UsageError(f"--cases {cases}: must lie inside the repository", "give it relative to the repository's root")
+        raise UsageError(
+            f"--cases {cases}: must lie inside the repository", "give it relative to the repository's root"
+        )
 
 
 def _check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
@@ -186,20 +204,23 @@ def _settings(request: Request, config: Config) -> RunSettings:
         return resolve(config, request.suite, keys).without_judging(request.rounds or 1)
     if request.rounds is not None:
         keys["rounds"] = request.rounds
-        keys["max_rounds"] = max(request.rounds, int(keys.get("max_rounds") or 0), request.rounds)
+        keys["max_rounds"] = request.rounds
     return resolve(config, request.suite, keys)
 
 
-def _header(request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
-    overrides = [
-        (pattern, float(keys["min_effect"])) for pattern, keys in settings.overrides.items() if "min_effect" in keys
-    ]
+def _header(request: Request, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
     return Header(
         verb=request.verb,
         run_id=secrets.token_hex(8),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         sides=[
-            SideInfo(name=checkout.name, label=checkout.label[:1_000], sha=checkout.sha, dirty=checkout.dirty, tree=checkout.tree)
+            SideInfo(
+                name=checkout.name,
+                label=checkout.label[:1_000],
+                sha=checkout.sha,
+                dirty=checkout.dirty,
+                tree=checkout.tree,
+            )
             for checkout in checkouts
         ],
         harness=Harness(version=__version__),
@@ -215,7 +236,7 @@ def _header(request: Request, config: Config, settings: RunSettings, checkouts: 
             min_effect=settings.min_effect,
             equivalence=settings.equivalence,
             family_error=settings.family_error,
-            min_effects=overrides,
+            min_effects=list(settings.min_effects),
             fail_on=list(settings.fail_on),
         ),
         settings=settings.as_dict(),

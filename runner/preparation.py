@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .config import RunSettings, select
 from .errors import CaseError, NothingMeasured, UsageError
 from .launch import Message, Session
 from .plan import Plan
 from .records import CaseEvent, ImplementationRecord, SideName
 from .records.events import CaseId, Name, Text
-from .config import RunSettings, select
 from .sides import Side
 from .timing import protocol
 
@@ -84,11 +84,13 @@ def discover(crew: Crew) -> Found:
             broken.append(Broken.model_validate(message))
         elif message["event"] == "exit" and message["status"] != "ok":
             tail = crew.session.output_tail().strip().splitlines()[-1:] or [""]
-            broken.append(Broken(event="broken", file="", error=f"discovery died: {message['detail']} {tail[0]}".strip()))
+            broken.append(
+                Broken(event="broken", file="", error=f"discovery died: {message['detail']} {tail[0]}".strip())
+            )
     return Found(points, broken)
 
 
-def refuse_broken(found: Mapping[str, Found], patterns: Sequence[str]) -> list[str]:
+def refuse_broken(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:
     """Case files that no side can import and that the selection may want, each with its error.
 
     Raises:
@@ -118,7 +120,9 @@ def may_hold(file: str, patterns: Sequence[str]) -> bool:
     return any(first in ("", folder) or "*" in first or first.startswith("tag:") for first in firsts)
 
 
-def choose(found: Mapping[str, Found], settings: RunSettings, patterns: Sequence[str], plan: Plan) -> dict[str, list[str]]:
+def choose(
+    found: Mapping[SideName, Found], settings: RunSettings, patterns: Sequence[str], plan: Plan
+) -> dict[SideName, list[str]]:
     """The ids to measure on each side: those of the suite, the patterns and the shard.
 
     Raises:
@@ -142,7 +146,9 @@ def choose(found: Mapping[str, Found], settings: RunSettings, patterns: Sequence
     if len(chosen) > 1 and not set.intersection(*(set(ids) for ids in chosen.values())):
         some = {name: (ids or ["none"])[0] for name, ids in chosen.items()}
         listed = ", ".join(f"{name} has {example}" for name, example in some.items())
-        raise NothingMeasured(f"the sides have no case in common: {listed}", "--cases-from head runs head's cases on both")
+        raise NothingMeasured(
+            f"the sides have no case in common: {listed}", "--cases-from head runs head's cases on both"
+        )
     return {name: [case_id for case_id in ids if plan.takes(case_id)] for name, ids in chosen.items()}
 
 
@@ -186,7 +192,11 @@ def prepare(
 
 
 def fix_counts(
-    prepared: Mapping[str, Mapping[str, CaseEvent]], found: Mapping[str, Found], settings: RunSettings, *, verb: str
+    prepared: Mapping[SideName, Mapping[str, CaseEvent]],
+    found: Mapping[SideName, Found],
+    settings: RunSettings,
+    *,
+    verb: str,
 ) -> list[CaseEvent]:
     """The `case` lines of all sides in order, with the counts that both sides share: from the larger cost."""
     events: list[CaseEvent] = []
@@ -202,7 +212,7 @@ def fix_counts(
             ]
             events.append(event.model_copy(update={"index": len(events), "implementations": implementations}))
         events += [
-            CaseEvent(index=len(events) + number, side=_side(name), file=broken.file, error=broken.error, status="failed")
+            CaseEvent(index=len(events) + number, side=name, file=broken.file, error=broken.error, status="failed")
             for number, broken in enumerate(found[name].broken)
         ]
     return events
@@ -217,7 +227,9 @@ def _with_counts(
     iterations: int | None,
     verb: str,
 ) -> ImplementationRecord:
-    same = [other for case in cases for other in case.implementations if other.name == one.name and other.status == "ok"]
+    same = [
+        other for case in cases for other in case.implementations if other.name == one.name and other.status == "ok"
+    ]
     if one.status != "ok" or not same:
         return one
     cost = max(1, *(other.cost_ns for other in same), 1)
@@ -260,9 +272,3 @@ def _case_event(side: SideName, point: Point, timeout_s: float, message: Message
             **fields,
         }
     )
-
-
-def _side(name: str) -> SideName:
-    if name in ("base", "head", "control"):
-        return name  # type: ignore[return-value]  # narrowed by the test
-    raise ValueError(name)

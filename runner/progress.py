@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.status import Status
@@ -27,12 +28,14 @@ class ConsoleProgress:
         self._line = ""
         self._told = ""
 
-    def __enter__(self) -> ConsoleProgress:
+    def __enter__(self) -> Self:
         if self._status:
             self._status.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._status:
             self._status.stop()
 

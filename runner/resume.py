@@ -10,7 +10,20 @@ from .execute import Taken
 from .records import CaseEvent, End, Header, LaunchEvent, SideInfo, read
 
 # What must be equal for the rounds of one run to be compared with those of another.
-SAME = ("verb", "sides", "harness", "image", "suite", "patterns", "cases_from", "rounds", "looks", "shard", "judge", "settings")
+SAME = (
+    "verb",
+    "sides",
+    "harness",
+    "image",
+    "suite",
+    "patterns",
+    "cases_from",
+    "rounds",
+    "looks",
+    "shard",
+    "judge",
+    "settings",
+)
 
 
 def take_up(path: Path, wanted: Header) -> tuple[Header, Taken | None]:
@@ -28,7 +41,9 @@ def take_up(path: Path, wanted: Header) -> tuple[Header, Taken | None]:
         with path.open("rb") as file:
             events = read(file).events
     except OSError as error:
-        raise UsageError(f"--resume: {path} cannot be read: {error.strerror}", "leave --resume out to begin anew") from None
+        raise UsageError(
+            f"--resume: {path} cannot be read: {error.strerror}", "leave --resume out to begin anew"
+        ) from None
     header = events[0]
     assert isinstance(header, Header)  # noqa: S101 - the reader sees to it
     if any(isinstance(event, End) for event in events):

@@ -29,29 +29,42 @@ wants_torch() {
 
 # What the environment was made from; a change of any of it installs anew.
 environment_stamp() {
-    wants_torch && torch=$TORCH || torch=none
-    say "$(git hash-object pyproject.toml scripts/lib.sh) $torch $PWD"
+    [ "$1" = test ] && wants_torch && torch=$TORCH || torch=none
+    say "$1 $(git hash-object pyproject.toml scripts/lib.sh | tr '\n' ' ')$torch $PWD"
 }
 
-# Makes the environment, or leaves it alone when its stamp is current. Puts its tools first on PATH.
+stamped() {
+    [ "$(cat "$VENV/.stamp-$1" 2>/dev/null)" = "$(environment_stamp "$1")" ]
+}
+
+# prepare_environment base|test: makes the environment, or leaves it alone when its stamp is current; `test` holds `base`.
+# Puts its tools first on PATH.
 prepare_environment() {
-    if [ "$(cat "$VENV/.stamp" 2>/dev/null)" != "$(environment_stamp)" ]; then
+    if ! stamped test && ! stamped "$1"; then
         if ! [ -x "$VENV/bin/python" ]; then
             python=$(find_python) || exit 1
             say "making $VENV with $("$python" --version)"
             "$python" -m venv "$VENV"
         fi
-        say "installing evenbench with its test tools into $VENV"
-        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[test]'
-        if wants_torch; then
-            say "installing $TORCH for the tests that run on the CPU. Unless your pip is set up with a CPU build, this is"
-            say "  a CUDA build of several gigabytes; EVENBENCH_TEST_TORCH=0 goes without it, and those tests are skipped."
-            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$TORCH"
+        say "installing evenbench into $VENV"
+        if [ "$1" = test ]; then
+            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[test]'
+            install_torch
+        else
+            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e .
         fi
-        environment_stamp >"$VENV/.stamp"
+        environment_stamp "$1" >"$VENV/.stamp-$1"
     fi
     PATH=$(cd "$VENV/bin" && pwd):$PATH
     export PATH
+}
+
+install_torch() {
+    if wants_torch; then
+        say "installing $TORCH for the tests that run on the CPU. Unless your pip is set up with a CPU build, this is"
+        say "  a CUDA build of several gigabytes; EVENBENCH_TEST_TORCH=0 goes without it, and those tests are skipped."
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$TORCH"
+    fi
 }
 
 # gate NAME COMMAND…: one line when it passes; when it fails, the command and what it printed. `failed` collects names.

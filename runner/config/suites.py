@@ -17,8 +17,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from . import safe_yaml
 from ..errors import ConfigError
+from . import safe_yaml
 from .keys import (
     COMMAND_LINE,
     MOST_ITEMS,

@@ -45,7 +45,16 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 SideName = Literal["base", "head", "control"]
 TimerName = Literal["cupti", "device-events", "cuda-events", "host"]
 FailureKind = Literal[
-    "setup", "compile", "runtime", "timeout", "crashed", "out-of-memory", "timer", "attribution", "records-lost", "wrong"
+    "setup",
+    "compile",
+    "runtime",
+    "timeout",
+    "crashed",
+    "out-of-memory",
+    "timer",
+    "attribution",
+    "records-lost",
+    "wrong",
 ]
 
 
@@ -354,9 +363,33 @@ class End(Record):
 
 
 Event = Annotated[
-    Header | SideEvent | CaseEvent | CeilingsEvent | LaunchEvent | Measurement | Failure | Skip | Artifact | LaunchEnd | Resumed | End,
+    Header
+    | SideEvent
+    | CaseEvent
+    | CeilingsEvent
+    | LaunchEvent
+    | Measurement
+    | Failure
+    | Skip
+    | Artifact
+    | LaunchEnd
+    | Resumed
+    | End,
     Field(discriminator="event"),
 ]
 EVENT_NAMES = frozenset(
-    ("header", "side", "case", "ceilings", "launch", "measurement", "failure", "skip", "artifact", "launch_end", "resumed", "end")
+    (
+        "header",
+        "side",
+        "case",
+        "ceilings",
+        "launch",
+        "measurement",
+        "failure",
+        "skip",
+        "artifact",
+        "launch_end",
+        "resumed",
+        "end",
+    )
 )

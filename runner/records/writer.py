@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from ..errors import UsageError
 from .events import Event
@@ -54,10 +55,12 @@ class Writer:
         """Close the file."""
         os.close(self._descriptor)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -9,6 +9,7 @@ Records are plain tuples, since one is built per record while the instrument's b
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ CLOCK_SLACK_NS = 1_000_000  # device stamps are mapped to the host's clock withi
 TICK_CANDIDATES = (1024, 512, 256, 128, 64, 32, 16, 8)  # under 8 the scatter hides a grid
 TICK_SCATTER_NS = 2  # stamps lie within this around the grid
 TICK_SHARE = 0.95
+TICK_MAX_STAMPS = 500  # more tell no more
 TICK_MIN_STAMPS = 20  # by chance, 20 stamps all look like a grid of 8 once in 10,000 times
 
 OFF_THREAD_HINT = (
@@ -137,7 +139,7 @@ def tick_of(stamps: Iterable[int]) -> int | None:
     Stamps scatter around the grid, so that their common divisor is always 1: the largest step wins for which nearly
     all remainders fall into one narrow window.
     """
-    distinct = set(stamps)
+    distinct = set(itertools.islice(stamps, TICK_MAX_STAMPS))
     if len(distinct) < TICK_MIN_STAMPS:
         return None
     for tick in TICK_CANDIDATES:

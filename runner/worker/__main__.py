@@ -16,7 +16,8 @@ def load_evenbench() -> None:
     spec = importlib.util.spec_from_file_location(
         "evenbench", folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    assert spec is not None and spec.loader is not None  # noqa: S101 - the file is this one's neighbour
+    assert spec is not None  # noqa: S101 - the file is this one's neighbour
+    assert spec.loader is not None  # noqa: S101 - as above
     module = importlib.util.module_from_spec(spec)
     sys.modules["evenbench"] = module
     spec.loader.exec_module(module)

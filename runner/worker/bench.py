@@ -9,7 +9,15 @@ from typing import Any
 
 from .. import check
 from ..case import Bench, Implementation, Point
-from ..errors import EvenbenchError, InputsChanged, MeasurementError, OutOfMemory, RuntimeFailure, SetupError, WrongResult
+from ..errors import (
+    EvenbenchError,
+    InputsChanged,
+    MeasurementError,
+    OutOfMemory,
+    RuntimeFailure,
+    SetupError,
+    WrongResult,
+)
 
 MAIN = "main"  # name of the implementation of a case that has one
 ERROR_MAX = 2_000  # characters of an error's line; the records take twice as many
@@ -103,9 +111,15 @@ class Opened:
             raise Skipped(one_line(error) if isinstance(error, ImportError) else str(error)) from None
         except Exception as error:
             raise classified(error, SetupError) from error
-        run, reset = made if isinstance(made, tuple) and len(made) == 2 else (made, bench.reset)
+        match made:
+            case (run, reset):
+                pass
+            case _:
+                run, reset = made, bench.reset
         if not callable(run) or not (reset is None or callable(reset)):
-            raise SetupError(f"make of implementation {name!r} must return run or (run, reset), not {type(made).__name__}")
+            raise SetupError(
+                f"make of implementation {name!r} must return run or (run, reset), not {type(made).__name__}"
+            )
         return Runnable(name, run, reset, bench.outputs)
 
     def inputs_checksum(self) -> str:
@@ -139,7 +153,8 @@ class Opened:
         """Raises `InputsChanged` when the declared inputs no longer have the checksum `before`."""
         if self.inputs_checksum() != before:
             raise InputsChanged(
-                "the call changed its inputs", "work on a private copy and restore it in reset=, or leave it out of inputs="
+                "the call changed its inputs",
+                "work on a private copy and restore it in reset=, or leave it out of inputs=",
             )
 
     def reference(self) -> Any:
@@ -189,6 +204,6 @@ def open_case(point: Point, device: str) -> Opened:
 def synchronize(device: str) -> None:
     """Wait until the device is idle; a CPU always is."""
     if device != "cpu":
-        import torch  # noqa: PLC0415 - only where a device is used
+        import torch
 
         torch.accelerator.synchronize()

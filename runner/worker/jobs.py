@@ -43,7 +43,11 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         _discover(found, points, channel)
     else:
         by_id = {point.id: point for point in points}
-        device = accelerator() if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id) else HOST
+        device = (
+            accelerator()
+            if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
+            else HOST
+        )
         channel.send({"event": "machine", **identity(device)})
         work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
         instruments = Instruments()
@@ -73,7 +77,12 @@ def accelerator() -> str:
 def identity(device: str) -> dict[str, Any]:
     """The device as this launch sees it: model, UUID; and the software beside it."""
     torch = sys.modules.get("torch")
-    found = {"device": HOST, "uuid": "", "torch": str(torch.__version__) if torch else "", "python": sys.version.split()[0]}
+    found = {
+        "device": HOST,
+        "uuid": "",
+        "torch": str(torch.__version__) if torch else "",
+        "python": sys.version.split()[0],
+    }
     if torch is not None and device == "cuda":
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         found |= {"device": properties.name, "uuid": f"GPU-{properties.uuid}"}

@@ -19,9 +19,7 @@ DEADLINE_SHARE = 0.8  # sampling stops at this share of a case's deadline, so th
 NS = 1_000_000_000
 
 
-def measure_case(
-    point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
-) -> None:
+def measure_case(point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel) -> None:
     """Measure all implementations of one case, and send a `measurement` or `failure` for each."""
     deadline = time.perf_counter_ns() + int(target["timeout_s"] * DEADLINE_SHARE * NS)
     try:
@@ -62,7 +60,7 @@ def _measure_all(
             continue
         parts = measured[name]
         try:
-            parts.append(_segment(opened, made[name], counts, target, len(parts), deadline, instruments))
+            parts.append(_segment(opened, made[name], counts, target, deadline, instruments))
             if len(parts) == _segments_of(segments, name):
                 _check(opened, made[name], target["implementations"][name], inputs)
                 channel.send(_measurement(opened.point, target, name, parts, inputs, instruments))
@@ -75,7 +73,8 @@ def _counts(target: Mapping[str, Any], made: Mapping[str, Runnable]) -> protocol
     """The counts of a case: those of its costliest implementation, so that all draw equally."""
     plans = [target["implementations"][name] for name in made]
     return protocol.Counts(
-        warmup=min((plan["warmup"] for plan in plans), default=1), samples=min((plan["samples"] for plan in plans), default=1)
+        warmup=min((plan["warmup"] for plan in plans), default=1),
+        samples=min((plan["samples"] for plan in plans), default=1),
     )
 
 
@@ -88,7 +87,6 @@ def _segment(
     runnable: Runnable,
     counts: protocol.Counts,
     target: dict[str, Any],
-    number: int,
     deadline: int,
     instruments: Instruments,
 ) -> protocol.Measured:
@@ -106,8 +104,8 @@ def _segment(
             runnable.call,
             counts,
             deadline_ns=deadline,
+            clock=time.perf_counter_ns,
             count_copies=opened.bench.count_copies,
-            first=number * counts.samples,
         )
     except Exception as error:
         raise classified(error, RuntimeFailure) from error

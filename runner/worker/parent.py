@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,43 +93,56 @@ class WarmParent:
 
     def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, str | None]:
         """Relay the launch's lines until it ends. Returns status, detail, and the case that was under way."""
-        lines, case, done = LineBuffer(), None, False
-        limit = START_DEADLINE_S
-        deadline = time.monotonic() + limit
+        launch = _Watched(LineBuffer())
         with selectors.DefaultSelector() as selector:
             selector.register(records, selectors.EVENT_READ)
             selector.register(self._commands, selectors.EVENT_READ)
             while True:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return "timeout", f"no progress within {limit:g} s", case
-                for key, _ in selector.select(left):
+                ready = selector.select(launch.deadline - time.monotonic())
+                if not ready and time.monotonic() >= launch.deadline:
+                    return "timeout", f"no progress within {launch.limit_s:g} s", launch.case
+                for key, _ in ready:
                     if key.fd == self._commands:
                         self._read_commands()
-                        if self._ended:
+                        if self._ended:  # the driver is gone
                             kill_group(child)
                             os._exit(1)
-                        if any(command["command"] == "stop" for command in self._waiting):
-                            self._waiting.clear()
-                            return "interrupted", "stopped by the driver", case
                         continue
                     data = os.read(records, READ_BYTES)
                     if not data:
-                        return (*_reap(child, done), case)
-                    for line in lines.feed(data):
-                        message = _parsed(line)
-                        if line is None or message is None:
-                            return "crashed", "a line on the record stream is no message of ours", case
-                        if message.get("event") == "begin":
-                            case = message["case"]
-                            limit = float(message["timeout_s"])
-                            deadline = time.monotonic() + limit
-                        elif message.get("event") == "finish":
-                            case = None
-                            limit = START_DEADLINE_S
-                            deadline = time.monotonic() + limit
-                        done = done or message.get("event") == "done"
+                        return (*_reap(child, launch.done), launch.case)
+                    for line in launch.lines.feed(data):
+                        if line is None or not launch.understands(line):
+                            return "crashed", "a line on the record stream is no message of ours", launch.case
                         self._relay(nonce, line)
+
+
+@dataclass
+class _Watched:
+    """What the warm parent knows of the launch that it watches."""
+
+    lines: LineBuffer
+    case: str | None = None
+    done: bool = False
+    limit_s: float = START_DEADLINE_S
+    deadline: float = field(default_factory=lambda: time.monotonic() + START_DEADLINE_S)
+
+    def understands(self, line: bytes) -> bool:
+        """Take note of a message; false for what is none. Every case begun and finished moves the deadline."""
+        message = _parsed(line)
+        if message is None:
+            return False
+        event = message["event"]
+        if event in ("begin", "finish"):
+            begun = event == "begin"
+            self.case = str(message.get("case")) if begun else None
+            limit = message.get("timeout_s") if begun else START_DEADLINE_S
+            if not isinstance(limit, int | float):
+                return False
+            self.limit_s = float(limit)
+            self.deadline = time.monotonic() + self.limit_s
+        self.done = self.done or event == "done"
+        return True
 
 
 def warm_up(root: str, preload: list[str]) -> dict[str, Any]:
@@ -166,7 +180,7 @@ def device_touched() -> bool:
 def _open_files() -> Iterator[str]:
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            yield os.readlink(entry)
+            yield str(entry.readlink())
 
 
 def _fork(job: dict[str, Any], write_end: int, not_theirs: tuple[int, ...]) -> int:
@@ -191,7 +205,7 @@ def _fork(job: dict[str, Any], write_end: int, not_theirs: tuple[int, ...]) -> i
 
 
 def _spawn(job: dict[str, Any], write_end: int) -> int:
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter and file
+    process = subprocess.Popen(
         [sys.executable, "-P", str(Path(__file__).with_name("__main__.py")), "launch"],
         stdin=subprocess.PIPE,
         pass_fds=(write_end,),
@@ -266,9 +280,9 @@ def kill_group(child: int) -> None:
             time.sleep(0.001)
 
 
-def _parsed(line: bytes | None) -> dict[str, Any] | None:
+def _parsed(line: bytes) -> dict[str, Any] | None:
     with contextlib.suppress(ValueError, RecursionError):
-        message = json.loads(line or b"")
+        message = json.loads(line)
         if isinstance(message, dict) and isinstance(message.get("event"), str):
             return message
     return None

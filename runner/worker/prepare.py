@@ -12,17 +12,16 @@ from typing import Any
 from .. import check
 from ..case import Point
 from ..errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
-from ..timing import protocol, select
+from ..timing import host, protocol, select
 from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
 from .channel import Channel
 from .instruments import Instruments
 
+NO_HURRY_NS = 10**15  # a trial of three iterations needs no deadline of its own: the warm parent has one
 RESULT_UNSTABLE = ""  # the checksum recorded for a result that differs from call to call
 
 
-def prepare_case(
-    point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
-) -> None:
+def prepare_case(point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel) -> None:
     """Prepare one case and send its `case` message."""
     message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
     try:
@@ -104,12 +103,15 @@ def _cost(
 ) -> dict[str, Any]:
     batch = 1
     if timer_name == "host":
-        resolution = max(1, round(time.get_clock_info("perf_counter").resolution * 1e9))
-        batch = protocol.host_batch(protocol.call_cost(instruments.timer("host", 1), runnable.call), resolution)
+        cost = protocol.call_cost(instruments.timer("host", 1), runnable.call)
+        batch = protocol.host_batch(cost, host.clock_resolution_ns())
     timer = instruments.timer(timer_name, batch)
-    cost = protocol.calibrate(timer, before, runnable.call)
+    cost = protocol.calibrate(timer, before, runnable.call, count_copies=count_copies)
     trial = protocol.Counts(warmup=1, samples=protocol.CALIBRATION_ITERATIONS)
-    protocol.measure(timer, before, runnable.call, trial, count_copies=count_copies)
+    clock = time.perf_counter_ns
+    protocol.measure(
+        timer, before, runnable.call, trial, deadline_ns=clock() + NO_HURRY_NS, clock=clock, count_copies=count_copies
+    )
     return {"cost_ns": cost, "batch": batch}
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner import environments
-from runner.environments import (
+from runner.errors import NothingMeasured, UsageError
+from runner.sides import environments
+from runner.sides.environments import (
     CACHES,
     PTH_FILE,
     given_python,
@@ -19,10 +20,9 @@ from runner.environments import (
     shared_paths,
     side_variables,
 )
-from runner.errors import NothingMeasured, UsageError
-from runner.processes import readable, run_bounded
+from runner.sides.processes import readable, run_bounded
 
-OWN_ROOT = Path(environments.__file__).resolve().parent.parent
+OWN_ROOT = Path(environments.__file__).resolve().parent.parent.parent
 SITE = Path(sysconfig.get_path("purelib"))
 
 
@@ -112,8 +112,9 @@ def test_pip_installs_into_the_environment_in_spite_of_spaces(tmp_path: Path) ->
     for name in ("pip", "pip3"):
         variables = side_variables({"PATH": "/nowhere"}, python, tmp_path / "cache")
         done = subprocess.run(
-            [str(folder / "bin" / name), "--version"], cwd=tmp_path, env=variables, capture_output=True, text=True
-        )
+            [str(folder / "bin" / name), "--version"], cwd=tmp_path, env=variables,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.stdout.startswith("pip "), done.stderr
     prefix = run_python(python, "import sysconfig; print(sysconfig.get_path('purelib'))", tmp_path).stdout.strip()
     assert Path(prefix).is_relative_to(folder)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import checkouts, sides
-from runner.checkouts import owned_prefix, prune_stale
+from runner import sides
+from runner.sides import checkouts
 from runner.errors import ConfigError, NothingMeasured, UsageError
+from runner.records import SideName
 from runner.sides import (
     Checkout,
     Side,
@@ -24,7 +25,8 @@ from runner.sides import (
     shared_preload,
     side_config_text,
 )
-from runner.trees import tree_files, tree_hash
+from runner.sides.checkouts import SUITES_MAX, owned_prefix, prune_stale
+from runner.sides.trees import tree_files, tree_hash
 
 UNKNOWN_SHA = "0" * 40
 
@@ -281,7 +283,7 @@ def test_copy_keeps_links_modes_and_empty_folders_and_drops_git(tmp_path: Path) 
         "dangling", "empty", "folder-link", "inner", "link", "run.sh",
     ]  # fmt: skip
     assert (target / "run.sh").stat().st_mode & 0o777 == 0o750
-    assert {name: os.readlink(target / name) for name in ("link", "dangling", "folder-link")} == {
+    assert {name: str((target / name).readlink()) for name in ("link", "dangling", "folder-link")} == {
         "link": "run.sh",
         "dangling": "/nowhere/at/all",
         "folder-link": "empty",
@@ -423,8 +425,9 @@ def test_large_files_without_git_lfs_are_refused(
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_nothing_is_left_behind(repo: Path, scratch: Path, error: type[BaseException]) -> None:
     before = state(repo)
-    with pytest.raises(error), Sides(repo, scratch) as run:
-        for name, target in (("base", "first"), ("head", "main"), ("control", "first")):
+    with pytest.raises(error), Sides(repo, scratch) as run:  # noqa: PT012 - what is raised inside is the point
+        wanted: list[tuple[SideName, str]] = [("base", "first"), ("head", "main"), ("control", "first")]
+        for name, target in wanted:
             found = run.check_out(SideSpec(name, target))
             (found.root / "locked").mkdir()
             (found.root / "locked" / "file").write_text("x")
@@ -469,6 +472,26 @@ def test_worktrees_of_killed_runs_are_removed_and_no_others(repo: Path, tmp_path
     prune_stale(repo, scratch)  # again: nothing to do, nothing raised
 
 
+def test_next_run_clears_up_after_a_killed_one(repo: Path, scratch: Path) -> None:
+    before = state(repo)
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom runner.sides import Sides, SideSpec\n"
+        "with Sides(Path(sys.argv[1]), Path(sys.argv[2])) as run:\n"
+        "    run.check_out(SideSpec('base', 'first'))\n    print('ready', flush=True)\n    time.sleep(600)"
+    )
+    root = Path(sides.__file__).parent.parent.parent
+    command = [sys.executable, "-c", code, str(repo), str(scratch)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        with Sides(repo, scratch):
+            assert len(state(repo)[0].split("\n\n")) == 2  # it lives: its worktree stays
+        process.kill()
+    with Sides(repo, scratch):
+        assert state(repo) == before
+    assert list(scratch.iterdir()) == []
+
+
 def test_two_runs_on_one_repository_do_not_disturb_each_other(repo: Path, scratch: Path) -> None:
     with Sides(repo, scratch) as one:
         first = one.check_out(SideSpec("base", "first"))
@@ -487,7 +510,7 @@ def test_use_outside_the_block_is_refused(repo: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------ suites.yaml
 
 
-def at(root: Path, name: str = "base") -> Checkout:
+def at(root: Path, name: SideName = "base") -> Checkout:
     return Checkout(name, root, "", False, "", "directory", str(root))
 
 
@@ -514,7 +537,7 @@ def dangle(path: Path) -> None:
         (os.mkfifo, "not a file inside"),
         (Path.mkdir, "not a file inside"),
         (lambda path: path.write_bytes(b"a: \xff"), "not UTF-8 (byte 3)"),
-        (lambda path: path.write_bytes(b"#" * (checkouts.SUITES_MAX + 1)), "larger than"),
+        (lambda path: path.write_bytes(b"#" * (SUITES_MAX + 1)), "larger than"),
     ],
 )
 def test_odd_suites_files_are_refused(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
@@ -624,7 +647,7 @@ def test_given_interpreter_is_used_as_it_is(run: Sides) -> None:
 # --------------------------------------------------------------------------------------------------------- shared preload
 
 
-def bare_side(name: str, root: Path, **variables: str) -> Side:
+def bare_side(name: SideName, root: Path, **variables: str) -> Side:
     return Side(name, at(root, name), root, Path(sys.executable), {"PATH": os.environ["PATH"], **variables}, root)
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .errors import ConfigError, UsageError
+from ..errors import ConfigError, UsageError
+from ..records import SideName
 from .git import git, has_git, repository_root
 from .trees import counted, remove_tree, tree_hash
 
@@ -46,7 +47,7 @@ class SideSpec:
         sha: what a directory without git holds; for the others, what they must turn out to hold.
     """
 
-    name: str
+    name: SideName
     target: str | None
     setup: str | None = None
     python: str | None = None
@@ -61,7 +62,7 @@ class Checkout:
     files that count (tracked and unignored ones; all of a plain directory), empty for a clean commit.
     """
 
-    name: str
+    name: SideName
     root: Path
     sha: str
     dirty: bool

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from .errors import UsageError
+from ..errors import UsageError
 from .git import git, has_git
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from .errors import NothingMeasured, UsageError
+from ..errors import NothingMeasured, UsageError
 from .processes import readable, run_bounded
 
 PYTHON_MIN = (3, 11)  # the first with -P, which launches start with
@@ -92,7 +92,7 @@ def shared_paths(environ: Mapping[str, str], repo: Path, root: Path) -> list[Pat
     PYTHONPATH entries inside the user's repository become the same folders of the side: as they stand, they would put
     the working tree behind every side.
     """
-    own = Path(__file__).resolve().parent.parent
+    own = Path(__file__).resolve().parent.parent.parent
     sites = [Path(path) for path in site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         sites.append(Path(site.getusersitepackages()))

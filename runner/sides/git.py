@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from .errors import UsageError
+from ..errors import UsageError
 from .processes import Finished, readable, run_bounded
 
 GIT_TIMEOUT_S = 1800.0  # for submodules and large files over a slow line

@@ -15,34 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..errors import ConfigError, NothingMeasured
+from ..records import SideName
 from .checkouts import (
     Checkout,
     SideSpec,
     check_out,
     owned_prefix,
     prune_stale,
-    release,
     release_below,
-    side_config_text,
 )
 from .environments import given_python, make_environment, run_setup, shared_paths, side_variables
-from .errors import ConfigError, NothingMeasured
 from .git import repository_root
 from .processes import readable, run_bounded
 from .trees import copy_tree, remove_tree
-
-__all__ = [
-    "Checkout",
-    "Side",
-    "SideSpec",
-    "Sides",
-    "check_out",
-    "copy_tree",
-    "prepare",
-    "release",
-    "shared_preload",
-    "side_config_text",
-]
 
 FIND_TIMEOUT_S = 300.0  # finding a submodule imports its package, torch too, from a cold disk
 FIND_OUTPUT_MAX = 1 << 20
@@ -61,7 +47,7 @@ class Side:
         cache: the folder of its compile and tuning caches; lives for the run.
     """
 
-    name: str
+    name: SideName
     checkout: Checkout
     root: Path
     python: Path

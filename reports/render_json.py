@@ -1,0 +1,113 @@
+"""`Comparison` and `Report` → JSON with a schema version. Numbers are raw, under their published names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from . import describe
+from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, Times
+
+COMPARISON_SCHEMA = "evenbench.comparison/1.0"
+REPORT_SCHEMA = "evenbench.report/1.0"
+NS_PER_MS = 1e6
+
+
+def as_json(outcome: Comparison | Report) -> dict[str, Any]:
+    """All of a comparison or report as plain data: times in ms, changes and shares as fractions, None where missing."""
+    if isinstance(outcome, Report):
+        rows = [_measured_row(row) for row in outcome.rows]
+        return _common(REPORT_SCHEMA, outcome) | {"rows": rows}
+    return _common(COMPARISON_SCHEMA, outcome) | {
+        "unreliable": outcome.unreliable,
+        "muted": outcome.muted,
+        "geometric_mean": None if outcome.mean is None else asdict(outcome.mean),
+        "shuffled_labels": None if outcome.shuffled is None else asdict(outcome.shuffled),
+        "artifacts": [artifact.model_dump(mode="json", exclude={"event"}) for artifact in outcome.artifacts],
+        "rows": [_compared_row(row) for row in outcome.rows],
+    }
+
+
+def _common(schema: str, outcome: Comparison | Report) -> dict[str, Any]:
+    return {
+        "schema": schema,
+        "headline": describe.title(outcome),
+        "counts": dict(outcome.counts),
+        "run": outcome.facts.header.model_dump(by_alias=True, mode="json", exclude={"event"}),
+        "facts": _facts(outcome.facts),
+    }
+
+
+def _facts(facts: Facts) -> dict[str, Any]:
+    return {
+        "sides": [asdict(side) for side in facts.sides],
+        "devices": facts.devices,
+        "drivers": facts.drivers,
+        "timing": facts.timers,
+        "cache": facts.caches,
+        "rounds": facts.rounds,
+        "preparation_s": facts.preparation_s,
+        "measuring_s": facts.measuring_s,
+        "partial": facts.partial,
+        "notes": facts.notes,
+    }
+
+
+def _compared_row(row: ComparedRow) -> dict[str, Any]:
+    kept = (
+        "case",
+        "implementation",
+        "family",
+        "verdict",
+        "reason",
+        "change",
+        "interval",
+        "resolvable",
+        "p_slower",
+        "p_faster",
+    )
+    more = ("p_equivalent", "min_effect", "rounds", "timing", "cache", "notes", "warnings", "muted")
+    sides = {"base": _times(row.base), "head": _times(row.head)}
+    return {name: getattr(row, name) for name in (*kept, *more)} | sides
+
+
+def _measured_row(row: MeasuredRow) -> dict[str, Any]:
+    kept = (
+        "case",
+        "implementation",
+        "family",
+        "status",
+        "reason",
+        "ratio",
+        "baseline",
+        "check",
+        "timing",
+        "cache",
+        "notes",
+        "warnings",
+    )
+    return {name: getattr(row, name) for name in kept} | {"times": _times(row.times)}
+
+
+def _times(times: Times | None) -> dict[str, Any] | None:
+    if times is None:
+        return None
+    gap = None if times.latency_ns is None else max(0.0, times.latency_ns - times.ns)
+    return {
+        "device_busy_ms": times.ns / NS_PER_MS,
+        "p10_ms": times.p10_ns / NS_PER_MS,
+        "p90_ms": times.p90_ns / NS_PER_MS,
+        "latency_ms": _ms(times.latency_ns),
+        "gap_ms": _ms(gap),
+        "uncounted_copy_ms": _ms(times.uncounted_copy_ns),
+        "n_kernels": times.n_kernels,
+        "tflops": times.tflops,
+        "bandwidth_tbs": times.bandwidth_tbs,
+        "share_of_ceiling": times.share,
+        "samples": times.samples,
+        "launches": times.launches,
+    }
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / NS_PER_MS

@@ -1,0 +1,24 @@
+"""Sides: a checkout together with the Python environment that runs it.
+
+`checkouts` finds a side's files, `environments` makes its Python, `side` puts both together; `trees`, `git` and
+`processes` are what they stand on.
+"""
+
+from __future__ import annotations
+
+from .checkouts import Checkout, SideSpec, check_out, release, side_config_text
+from .side import Side, Sides, prepare, shared_preload
+from .trees import copy_tree
+
+__all__ = [
+    "Checkout",
+    "Side",
+    "SideSpec",
+    "Sides",
+    "check_out",
+    "copy_tree",
+    "prepare",
+    "release",
+    "shared_preload",
+    "side_config_text",
+]

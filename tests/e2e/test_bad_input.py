@@ -1,0 +1,247 @@
+"""What people get wrong, and what foreign code does: one line, the right exit code, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import QUICK, SUITES, Repository, errors
+
+BAD_CASES = """
+    import os, signal, time
+    import numpy as np
+    from evenbench import Bench, case
+
+    x = np.arange(1000.0)
+    y = np.arange(1000.0)
+
+    @case("bad/raises", device="cpu")
+    def raises(p, device):
+        return Bench(run=lambda: 1 / 0)
+
+    @case("bad/setup", device="cpu")
+    def setup(p, device):
+        raise ValueError("no such table")
+
+    @case("bad/hangs", device="cpu", timeout_s=1.5)
+    def hangs(p, device):
+        return Bench(run=lambda: time.sleep(600))
+
+    @case("bad/dies", device="cpu")
+    def dies(p, device):
+        return Bench(run=lambda: os.kill(os.getpid(), signal.SIGSEGV))
+
+    @case("bad/exits", device="cpu")
+    def exits(p, device):
+        return Bench(run=lambda: os._exit(7))
+
+    @case("bad/wrong", device="cpu")
+    def wrong(p, device):
+        return Bench(run=lambda: x + 1, reference=lambda: x)
+
+    @case("bad/returns-nothing", device="cpu")
+    def nothing(p, device):
+        pass
+
+    @case("bad/result-missing", device="cpu")
+    def missing(p, device):
+        return Bench(run=lambda: None, reference=lambda: x)
+
+    @case("bad/changes-inputs", device="cpu")
+    def changes(p, device):
+        def run():
+            y[0] += 1
+            return y
+        return Bench(run=run, inputs={"y": y})
+
+    @case("bad/leaves-outputs", device="cpu")
+    def leaves(p, device):
+        out = np.empty(1000)
+        return Bench(run=lambda: np.copyto(out[1:], x[1:]), outputs={"out": out}, reference=lambda: x)
+"""
+
+# What the row of each says.
+REASONS = {
+    "bad/raises": ("failed", "ZeroDivisionError"),
+    "bad/setup": ("failed", "ValueError: no such table"),
+    "bad/hangs": ("failed", "no progress within 1.5 s"),
+    "bad/dies": ("failed", "killed by SIGSEGV"),
+    "bad/exits": ("failed", "exit status 7"),
+    "bad/wrong": ("wrong", "1000 of 1000"),
+    "bad/returns-nothing": ("failed", "returned NoneType, not a Bench"),
+    "bad/result-missing": ("wrong", "returned nothing"),
+    "bad/changes-inputs": ("wrong", "changed its inputs"),
+    "bad/leaves-outputs": ("wrong", "unwritten: out"),
+}
+
+
+def test_bad_cases_cost_only_their_rows(repository: Repository) -> None:
+    repository.commit({"cases/bad.py": BAD_CASES})
+    repository.commit({})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json", "--comment", "out.md")
+    assert done.returncode == 0, done.stderr
+    rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
+    assert rows["quick/sum"]["verdict"] in ("unchanged", "inconclusive")
+    for case, (verdict, reason) in REASONS.items():
+        assert rows[case]["verdict"] == verdict, rows[case]
+        assert reason in rows[case]["reason"], rows[case]
+        assert "\n" not in rows[case]["reason"]
+    assert repository.evenbench("report", *_results(repository), "--fail-on", "failed").returncode == 1
+
+
+def test_broken_on_head_only(repository: Repository) -> None:
+    broken = QUICK.replace("x.sum(), inputs", "x.sum() / None, inputs")
+    repository.commit({"cases/more.py": QUICK.replace("quick/sum", "more/sum")})
+    repository.commit({"cases/more.py": broken.replace("quick/sum", "more/sum")})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
+    rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
+    assert rows["more/sum"]["verdict"] == "failed"
+    assert "TypeError" in rows["more/sum"]["reason"]
+    back = repository.evenbench("compare", "HEAD", "HEAD~1", "--json", "back.json")
+    rows = {row["case"]: row for row in json.loads((repository.path / "back.json").read_text())["rows"]}
+    assert rows["more/sum"]["verdict"] == "fixed"
+    assert (done.returncode, back.returncode) == (0, 0)
+
+
+def test_case_that_dies_in_timed_launches_is_given_up(repository: Repository) -> None:
+    """It works in the preparation launch and dies in every later one: three lost rounds of eight are the end."""
+    counter = repository.path / "launches"
+    dying = f"""
+        import os
+        from pathlib import Path
+        from evenbench import Bench, case
+
+        @case("dying/later", device="cpu")
+        def later(p, device):
+            with Path({str(counter)!r}).open("a") as file:
+                file.write("x")
+            if Path({str(counter)!r}).stat().st_size > 2:
+                os.abort()
+            return Bench(run=lambda: sum(range(1000)))
+    """
+    repository.commit({"cases/dying.py": dying})
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--rounds", "8", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
+    assert rows["dying/later"]["verdict"] == "failed"
+    assert "SIGABRT" in rows["dying/later"]["reason"]
+    assert rows["quick/sum"]["rounds"] == 8
+    assert counter.stat().st_size < 2 + 16  # given up before the end
+
+
+def test_import_error_on_one_side_costs_its_rows(repository: Repository) -> None:
+    repository.commit({"cases/extra.py": QUICK.replace("quick/sum", "extra/sum")})
+    repository.commit({"cases/extra.py": "import no_such_module\n"})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
+    assert rows["extra/sum"]["verdict"] == "failed"
+    assert "no_such_module" in rows["extra/sum"]["reason"]
+
+
+def test_import_error_on_both_sides(repository: Repository) -> None:
+    repository.commit({"cases/extra.py": "import no_such_module\n"})
+    done = repository.evenbench("compare", "HEAD", "HEAD")
+    assert done.returncode == 2
+    assert errors(done) == [
+        "error: a case file that no side can import: extra.py:1: ModuleNotFoundError: No module named 'no_such_module'"
+    ]
+    assert "1 unchanged" in done.stdout or "1 inconclusive" in done.stdout  # what could be measured was
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "code", "message"),
+    [
+        ({"cases/quick.py": "x = 1\n"}, ["compare", "HEAD", "."], 2, "no cases were found"),
+        ({"cases/quick.py": "import no_such\n"}, ["compare", "HEAD", "HEAD"], 2, "no case file can be imported"),
+        (
+            {"cases/again.py": QUICK},
+            ["compare", "HEAD", "HEAD"],
+            2,
+            "duplicate",
+        ),
+        ({"cases/suites.yaml": "version: 1\nsuite: {}\n"}, ["compare", "HEAD", "HEAD"], 2, "did you mean 'suites'"),
+        ({}, ["compare", "no-such-ref"], 2, "unknown ref or directory: 'no-such-ref'"),
+        ({}, ["compare", "HEAD", "HEAD", "no/such*"], 2, "selects none of the 1 cases"),
+        ({}, ["compare", "HEAD", "HEAD", "--suite", "nightly"], 2, "nightly"),
+        ({}, ["compare", "HEAD", "HEAD", "--cases", "benches"], 2, "no directory benches/"),
+        ({}, ["compare", "HEAD", "HEAD", "--rounds", "5"], 2, "at least 6"),
+        ({}, ["compare", "HEAD", "HEAD", "--gpu", "0"], 2, "no NVIDIA GPU"),
+        ({}, ["compare", "HEAD", "HEAD", "--timer", "cupti"], 4, "no case gave a number"),
+        ({}, ["compare", "HEAD", "HEAD", "--head-setup", "echo broken; exit 3"], 4, "head"),
+        ({}, ["compare", "HEAD", "HEAD", "--head-python", "/bin/false"], 2, "/bin/false"),
+        ({}, ["compare", "HEAD", "HEAD", "--resume"], 2, "--resume needs --output"),
+        ({}, ["report", "no-such-file.jsonl"], 2, "no-such-file.jsonl"),
+        (
+            {"cases/quick.py": QUICK.replace("quick/sum", "other/sum")},
+            ["compare", "HEAD~1", "HEAD"],
+            4,
+            "no case in common",
+        ),
+        (
+            {"cases/quick.py": QUICK.replace('tags={"pr"}', 'tag={"pr"}')},
+            ["compare", "HEAD", "HEAD"],
+            2,
+            "unknown keyword 'tag'",
+        ),
+    ],
+    ids=lambda value: "-".join(value)[:40] if isinstance(value, list) else None,
+)
+def test_one_line_and_its_exit_code(
+    repository: Repository, files: dict[str, str], arguments: list[str], code: int, message: str
+) -> None:
+    repository.commit(files)
+    done = repository.evenbench(*arguments)
+    assert done.returncode == code, done.stderr
+    [line] = errors(done)
+    assert message in line
+    assert "Traceback" not in done.stderr
+    assert repository.git("worktree", "list").count("\n") == 0
+
+
+def test_results_are_not_overwritten(repository: Repository) -> None:
+    repository.write({"out.jsonl": "precious\n"})
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl")
+    assert done.returncode == 2
+    assert "exists already" in errors(done)[0]
+    assert (repository.path / "out.jsonl").read_text() == "precious\n"
+
+
+def test_hostile_results_files(repository: Repository) -> None:
+    good = repository.evenbench("compare", "HEAD~1", "HEAD", "--output", "good.jsonl")
+    assert good.returncode == 0, good.stderr
+    text = (repository.path / "good.jsonl").read_text()
+    whole = text.splitlines(keepends=True)
+    measured = next(i for i, line in enumerate(whole) if '"measurement"' in line)
+    broken = {
+        "nan.jsonl": text.replace('"seed":', '"seed":NaN,"x":', 1),
+        "version.jsonl": text.replace("evenbench.results/1.", "evenbench.results/2.", 1),
+        "key.jsonl": text.replace('"event":"measurement"', '"event":"measurement","extra":1', 1),
+        "empty.jsonl": "",
+        "binary.jsonl": "\x00\x01",
+        "middle.jsonl": "".join([*whole[:measured], whole[measured][:50] + "\n", *whole[measured + 1 :]]),
+    }
+    for name, content in broken.items():
+        (repository.path / name).write_text(content)
+        done = repository.evenbench("report", name)
+        assert done.returncode == 5, (name, done.stderr)
+        assert len(errors(done)) == 1
+    (repository.path / "cut.jsonl").write_text("".join(whole[:-1]) + '{"event":"en')
+    done = repository.evenbench("report", "cut.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "partial" in done.stdout
+
+
+def _results(repository: Repository) -> list[str]:
+    return [str(path) for path in sorted(Path(repository.path, ".evenbench").glob("*.jsonl"))]
+
+
+def test_suites_of_base_judge(repository: Repository) -> None:
+    """A pull request that loosens its own judge is judged by base's."""
+    repository.commit({"cases/suites.yaml": SUITES.replace("min_effect: 0.05", "min_effect: 0.9")})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--output", "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    header = json.loads((repository.path / "out.jsonl").read_text().splitlines()[0])
+    assert header["judge"]["min_effect"] == 0.05

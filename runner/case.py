@@ -10,22 +10,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from .errors import CaseError
+from .grid import VALUE_PATTERN, Params, Scalar, case_id, checked_grid
 
-Scalar = str | int | float | bool
-
-# Ids join base to head and are printed in Markdown tables, so nothing in them may mean anything there.
-NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-KEY_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-VALUE_PATTERN = re.compile(r"[A-Za-z0-9_./+-]+")
-ID_MAX = 160  # a table cell that still fits a screen
-GRID_MAX = 10_000  # a grid larger than this is a mistake in a parameter list
 TIMERS = ("auto", "cupti", "cuda-events", "device-events", "host")
 CACHES = ("cold", "warm")
 
@@ -110,40 +103,6 @@ class Bench:
             raise CaseError("baseline= needs implementations=")
 
 
-class Params(Mapping[str, Scalar]):
-    """The fixed parameters of one grid point: read as attributes (``p.cols``) or as a mapping."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, Scalar]) -> None:
-        object.__setattr__(self, "_values", MappingProxyType(dict(values)))
-
-    def __getitem__(self, key: str) -> Scalar:
-        return self._values[key]  # type: ignore[no-any-return]  # a slot set in __init__
-
-    def __getattr__(self, key: str) -> Any:
-        values: Mapping[str, Scalar] = object.__getattribute__(self, "_values")  # absent while being unpickled
-        try:
-            return values[key]
-        except KeyError:
-            raise AttributeError(f"this case has no parameter {key!r}; it has: {', '.join(values)}") from None
-
-    def __setattr__(self, key: str, value: object) -> None:
-        raise AttributeError("parameters are fixed")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Params, (dict(self._values),)
-
-    def __repr__(self) -> str:
-        return "Params(" + ", ".join(f"{key}={value!r}" for key, value in self._values.items()) + ")"
-
-
 @dataclass(frozen=True)
 class Point:
     """One case: a workload with fixed parameters.
@@ -213,12 +172,6 @@ class Case:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def case_id(name: str, params: Mapping[str, Scalar]) -> str:
-    """The id of a grid point: ``name[key=value,…]`` with sorted keys, or the bare name without parameters."""
-    inside = ",".join(f"{key}={params[key]}" for key in sorted(params))
-    return f"{name}[{inside}]" if inside else name
-
-
 def case(  # noqa: PLR0913 - the keywords are the public vocabulary of a case
     name: str,
     *,
@@ -261,10 +214,13 @@ def case(  # noqa: PLR0913 - the keywords are the public vocabulary of a case
     def declare(function: Callable[..., Bench]) -> Case:
         file, line = _place(function)
         try:
-            grid = _checked_grid(name, params or {})
+            grid = checked_grid(name, params or {})
             _check_keywords(
                 unknown, timer=timer, cache=cache, iterations=iterations, timeout_s=timeout_s, device=device
             )
+            for keyword, tolerance in (("rtol", rtol), ("atol", atol)):
+                if not _is_number(tolerance) or tolerance < 0:
+                    raise CaseError(f"{keyword}={tolerance!r} must be a number of 0 or more")
             for keyword, words in (("tags", tags), ("requires", requires)):
                 if isinstance(words, str):  # it would be taken apart into letters
                     raise CaseError(f"case {name!r}: {keyword}={words!r} must be a list of strings")
@@ -299,39 +255,6 @@ def _place(function: Callable[..., Any]) -> tuple[str, int]:
     return (code.co_filename, code.co_firstlineno) if code else ("<unknown>", 0)
 
 
-def _checked_grid(name: object, params: Mapping[Any, Sequence[Scalar]]) -> dict[str, tuple[Scalar, ...]]:
-    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
-        raise CaseError(f"case name {name!r} must match {NAME_PATTERN.pattern}")
-    grid: dict[str, tuple[Scalar, ...]] = {}
-    points = 1
-    for key, values in params.items():
-        if not isinstance(key, str) or not KEY_PATTERN.fullmatch(key):
-            raise CaseError(f"case {name!r}: parameter name {key!r} must be an identifier")
-        if hasattr(Params, key):  # p.keys would be the method
-            raise CaseError(f"case {name!r}: parameter name {key!r} is taken by the mapping p", "choose another name")
-        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            raise CaseError(f"case {name!r}: parameter {key!r} needs a list of one or more values")
-        texts = [_checked_value(name, key, value) for value in values]
-        if len(set(texts)) != len(texts):
-            raise CaseError(f"case {name!r}: parameter {key!r} lists a value twice")
-        grid[key] = tuple(values)
-        points *= len(values)
-    if points > GRID_MAX:
-        raise CaseError(f"case {name!r}: its grid has {points} points, at most {GRID_MAX} are allowed")
-    longest = case_id(name, {key: max(values, key=lambda value: len(str(value))) for key, values in grid.items()})
-    if len(longest) > ID_MAX:
-        raise CaseError(f"case id {longest!r} is longer than {ID_MAX} characters", "shorten the name or the parameters")
-    return grid
-
-
-def _checked_value(name: str, key: str, value: object) -> str:
-    if not isinstance(value, str | int | float | bool) or not VALUE_PATTERN.fullmatch(str(value)):
-        raise CaseError(
-            f"case {name!r}: value {value!r} of {key!r} must be a string, number or bool matching {VALUE_PATTERN.pattern}"
-        )
-    return str(value)
-
-
 def _check_keywords(
     unknown: Mapping[str, object],
     *,
@@ -351,5 +274,9 @@ def _check_keywords(
         raise CaseError(f"device={device!r}: only 'cpu' can be asked for; leave it out for the accelerator")
     if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
         raise CaseError(f"iterations={iterations!r} must be a whole number of 1 or more")
-    if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
+    if timeout_s is not None and not (_is_number(timeout_s) and timeout_s > 0):
         raise CaseError(f"timeout_s={timeout_s!r} must be a number over 0")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -75,13 +75,16 @@ def compare(asked: argparse.Namespace) -> int:
 
 def run(asked: argparse.Namespace) -> int:
     """Measure one checkout, print its times."""
-    from reports import load_files, measured, render
+    from reports.load import load_files
+    from reports.measured import measured
+    from reports.render_json import as_json
+    from reports.render_terminal import run_table
 
     spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
     done = _measure(_request("run", asked, [spec], asked.patterns, {}))
     report = measured(load_files([done.output]))
-    _write(asked.json, json.dumps(render.as_json(report), indent=1) + "\n")
-    print(render.run_table(report, _width(), _colour()), end="")
+    _write(asked.json, json.dumps(as_json(report), indent=1) + "\n")
+    print(run_table(report, _width(), colour=_colour()), end="")
     _say(f"results: {done.output}")
     if not done.outcome.measured:
         raise NothingMeasured("no case gave a number")
@@ -104,8 +107,8 @@ def list_cases(asked: argparse.Namespace) -> int:
     ]
     if asked.json:
         rows = [{"id": p.id, "file": p.file, "line": p.line, "title": p.title, "tags": p.tags} for p in points]
-        broken = [{"file": b.file, "error": b.error} for b in found.broken]
-        print(json.dumps({"cases": rows, "broken": broken}, indent=1))
+        unusable = [{"file": b.file, "error": b.error} for b in found.broken]
+        print(json.dumps({"cases": rows, "broken": unusable}, indent=1))
     else:
         for point in points:
             print(point.id)
@@ -120,14 +123,17 @@ def list_cases(asked: argparse.Namespace) -> int:
 
 def report(asked: argparse.Namespace) -> int:
     """Results files as a table, a comment or JSON."""
-    from reports import load_files, measured, render
+    from reports.load import load_files
+    from reports.measured import measured
+    from reports.render_json import as_json
+    from reports.render_terminal import run_table
 
     config = load(asked.config) if asked.config else None
     results = load_files(asked.results)
     if results.header.verb == "run":
         table = measured(results)
-        text = json.dumps(render.as_json(table), indent=1) + "\n"
-        print(text if asked.format == "json" else render.run_table(table, _width(), _colour()), end="")
+        text = json.dumps(as_json(table), indent=1) + "\n"
+        print(text if asked.format == "json" else run_table(table, _width(), colour=_colour()), end="")
         return EXIT_OK
     fail_on = _fail_on(asked.fail_on)
     judged_by = fail_on if fail_on is not None else tuple(config.compare["fail_on"]) if config else None
@@ -174,22 +180,26 @@ def _show_comparison(
     hopeless: Sequence[str],
     asked: argparse.Namespace,
 ) -> int:
-    from reports import compare as judge
-    from reports import conditions_met, load_files, render
+    from reports.compare import compare as judge
+    from reports.compare import conditions_met
+    from reports.load import load_files
+    from reports.render import comment
+    from reports.render_json import as_json
+    from reports.render_terminal import terminal
 
     results = load_files(files)
     comparison = judge(results, datetime.now(UTC).date(), config.mute if config else ())
-    as_json = json.dumps(render.as_json(comparison), indent=1) + "\n"
+    as_text = json.dumps(as_json(comparison), indent=1) + "\n"
     if asked.verb == "compare":
-        _write(asked.comment, render.comment(comparison))
-        _write(asked.json, as_json)
+        _write(asked.comment, comment(comparison))
+        _write(asked.json, as_text)
     shown = getattr(asked, "format", "term")
-    texts = {"json": lambda: as_json, "comment": lambda: render.comment(comparison)}
-    print(texts[shown]() if shown in texts else render.terminal(comparison, _width(), _colour()), end="")
+    texts = {"json": lambda: as_text, "comment": lambda: comment(comparison)}
+    print(texts[shown]() if shown in texts else terminal(comparison, _width(), colour=_colour()), end="")
     if asked.verb == "compare":
         _say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
     code = _hopeless(hopeless)
-    if not comparison.judged:
+    if not any(row.change is not None for row in comparison.rows):
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, fail_on if fail_on is not None else results.header.judge.fail_on)
     if met and code == EXIT_OK:

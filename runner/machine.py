@@ -14,13 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import UnfitMachine, UsageError
 
 QUERY_S = 30.0  # nvidia-smi on a machine without persistence mode loads the driver first
+COLUMNS = ("uuid", "name", "driver_version")  # of nvidia-smi, in the order of Gpu's fields
 LOCK_WAIT_S = 3_600.0  # a full run of another job may hold the machine for about an hour
 LOCK_POLL_S = 1.0
 HOST = "host"  # name of the lock of a machine without GPUs
+HIDDEN = "-1"  # in CUDA_VISIBLE_DEVICES: none from here on, as the CUDA guide has it
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,10 @@ class Gpu:
 def gpus() -> list[Gpu]:
     """The NVIDIA GPUs of this machine, in the driver's order; empty where there are none or no driver answers."""
     if importlib.util.find_spec("pynvml") is not None:
-        return _from_nvml()
+        return _from_nvml(importlib.import_module("pynvml"))
     try:
         answer = subprocess.run(
-            ["nvidia-smi", "--query-gpu=uuid,name,driver_version", "--format=csv,noheader"],
+            ["nvidia-smi", f"--query-gpu={','.join(COLUMNS)}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=QUERY_S,
@@ -61,6 +64,8 @@ def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu
         UsageError: no such GPU.
     """
     text = wanted if wanted is not None else (visible or "").split(",")[0].strip()
+    if wanted is None and text == HIDDEN:
+        text = ""
     if not found or (wanted is None and visible is not None and not text):
         if wanted is not None:
             raise UsageError(f"--gpu {wanted}: this machine has no NVIDIA GPU that answers")
@@ -72,24 +77,29 @@ def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu
         matches = [found[int(text)]]
     if len(matches) != 1:
         names = ", ".join(f"{index}: {gpu.name} {gpu.uuid}" for index, gpu in enumerate(found))
-        raise UsageError(f"no single GPU is meant by {text!r}", f"this machine has {names}")
+        source = "--gpu" if wanted is not None else "CUDA_VISIBLE_DEVICES"
+        raise UsageError(f"no single GPU is meant by {source} {text}", f"this machine has {names}")
     return matches[0]
 
 
 @contextlib.contextmanager
-def machine_lock(name: str, waiting: Callable[[str], None]) -> Iterator[None]:
+def machine_lock(
+    name: str, waiting: Callable[[str], None], *, folder: Path | None = None, wait_s: float = LOCK_WAIT_S
+) -> Iterator[None]:
     """Hold the host-wide lock of a GPU (by UUID) or of the host, so that no two runs disturb each other.
 
     Args:
         name: UUID, or `HOST`.
         waiting: told once, with a line of text, when another run holds it.
+        folder: where lock files are; the temporary folder if left out.
+        wait_s: seconds to wait for another run.
 
     Raises:
-        UnfitMachine: another run has held it for an hour.
+        UnfitMachine: another run has held it all that time, or the lock's file is not one that can be trusted.
     """
-    path = Path(tempfile.gettempdir()) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+    path = (folder or Path(tempfile.gettempdir())) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
     descriptor = _open_lock(path)
-    deadline = time.monotonic() + LOCK_WAIT_S
+    deadline = time.monotonic() + wait_s
     told = False
     try:
         while True:
@@ -101,7 +111,7 @@ def machine_lock(name: str, waiting: Callable[[str], None]) -> Iterator[None]:
                     waiting(f"another run is measuring on {name}; waiting for it to end")
                     told = True
             if time.monotonic() > deadline:
-                raise UnfitMachine(f"another run has held {name} for {LOCK_WAIT_S:g} s", f"its lock is {path}")
+                raise UnfitMachine(f"another run has held {name} for {wait_s:g} s", f"its lock is {path}")
             time.sleep(LOCK_POLL_S)
         yield
     finally:
@@ -110,14 +120,24 @@ def machine_lock(name: str, waiting: Callable[[str], None]) -> Iterator[None]:
 
 def _open_lock(path: Path) -> int:
     """The lock file, never through a link; another user's file serves as well, since a lock needs no write."""
+    problem = ""
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
-        with contextlib.suppress(PermissionError):
-            return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    raise UnfitMachine(f"the lock {path} cannot be opened", "remove it, or make it readable for this user")
+        try:  # a pipe left there would block without O_NONBLOCK
+            return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            problem = str(error.strerror)
+            if not isinstance(error, PermissionError):
+                break
+    raise UnfitMachine(f"the lock {path} cannot be opened: {problem}", "remove it, or make it readable for this user")
 
 
-def _from_nvml() -> list[Gpu]:
-    nvml = importlib.import_module("pynvml")
+def _from_csv(text: str) -> list[Gpu]:
+    """The GPUs of a table of `COLUMNS`; what else nvidia-smi says, such as that it found none, is no row."""
+    rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
+    return [Gpu(*row) for row in rows if len(row) == len(COLUMNS) and row[0].startswith("GPU-")]
+
+
+def _from_nvml(nvml: Any) -> list[Gpu]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -126,5 +146,7 @@ def _from_nvml() -> list[Gpu]:
         driver = nvml.nvmlSystemGetDriverVersion()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         return [Gpu(nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), driver) for handle in handles]
+    except nvml.NVMLError:  # one that fell off the bus: the order of the others would not be the driver's
+        return []
     finally:
         nvml.nvmlShutdown()

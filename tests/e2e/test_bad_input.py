@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import QUICK, SUITES, Repository, errors
+from tests.fakes.repositories import QUICK, SUITES, Repository, errors
 
 BAD_CASES = """
     import os, signal, time

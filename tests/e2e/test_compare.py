@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import QUICK, SUITES, Repository, errors
+from tests.fakes.repositories import QUICK, SUITES, Repository, errors
 
 pytestmark = pytest.mark.timing
 
@@ -39,7 +39,9 @@ CASES = """
 def slowed(make_repository: Callable[[str], Repository]) -> Repository:
     """A library whose second commit does a half more work on the same inputs."""
     made = make_repository("slowed")
-    suites = SUITES.replace("rounds: 6, max_rounds: 6", "rounds: 8, max_rounds: 8").replace("cache: warm", "cache: cold")
+    suites = SUITES.replace("rounds: 6, max_rounds: 6", "rounds: 8, max_rounds: 8").replace(
+        "cache: warm", "cache: cold"
+    )
     made.commit({"mylib.py": LIBRARY.format(factor=4), "cases/lib.py": CASES, "cases/suites.yaml": suites})
     made.commit({"mylib.py": LIBRARY.format(factor=8)})
     return made
@@ -85,7 +87,11 @@ def test_directories_without_git(tmp_path: Path, slowed: Repository) -> None:
     outside = Repository(tmp_path / "outside")
     for side, factor in (("a", 4), ("b", 12)):
         outside.write(
-            {f"{side}/mylib.py": LIBRARY.format(factor=factor), f"{side}/cases/lib.py": CASES, f"{side}/cases/suites.yaml": SUITES}
+            {
+                f"{side}/mylib.py": LIBRARY.format(factor=factor),
+                f"{side}/cases/lib.py": CASES,
+                f"{side}/cases/suites.yaml": SUITES,
+            }
         )
     done = outside.evenbench("compare", "./a", "./b", "lib/w*", "--output", "out.jsonl")
     assert done.returncode == 1, done.stderr

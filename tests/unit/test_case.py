@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.case import ID_MAX, Bench, Case, Implementation, Params, Point, Work, case, case_id
+from runner.case import Bench, Case, Implementation, Point, Work, case
 from runner.errors import CaseError
+from runner.grid import ID_MAX, Params, case_id
 
 ID = re.compile(r"[A-Za-z0-9_./=,+\[\]-]{1,160}")
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner import sides
-from runner.sides import checkouts
 from runner.errors import ConfigError, NothingMeasured, UsageError
 from runner.records import SideName
 from runner.sides import (
@@ -20,6 +19,7 @@ from runner.sides import (
     Sides,
     SideSpec,
     check_out,
+    checkouts,
     copy_tree,
     prepare,
     shared_preload,
@@ -568,7 +568,8 @@ def run(repo: Path, scratch: Path) -> Iterator[Sides]:
 
 def test_two_refs_load_their_own_library(run: Sides, repo: Path) -> None:
     said = []
-    for name, target in (("base", "first"), ("head", None)):
+    wanted: list[tuple[SideName, str | None]] = [("base", "first"), ("head", None)]
+    for name, target in wanted:
         spec = SideSpec(name, target)
         side = run.prepare(run.check_out(spec), spec, "")
         said.append(python_says(side, "import mylib, numpy; print(mylib.VERSION, numpy.__name__, sys.prefix)"))
@@ -608,7 +609,8 @@ def test_installing_a_package_puts_one_copy_into_each_side(run: Sides, repo: Pat
     project = '[project]\nname = "mylib"\nversion = "1"\n[build-system]\nrequires = ["setuptools"]\n'
     project += 'build-backend = "setuptools.build_meta"\n[tool.setuptools]\npackage-dir = {"" = "src"}\npy-modules = ["newlib"]\n'
     both = []
-    for name, value in (("base", 1), ("head", 2)):
+    wanted: list[tuple[SideName, int]] = [("base", 1), ("head", 2)]
+    for name, value in wanted:
         commit(repo, **{"pyproject.toml": project, "src/newlib.py": f"VALUE = {value}\n"})
         spec = SideSpec(name, "HEAD")
         both.append(run.prepare(run.check_out(spec), spec, "pip install --no-deps --no-build-isolation --no-index ."))

@@ -1,0 +1,117 @@
+"""Checks of what an interpreter has installed: torch and CUPTI, tried in a process of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..machine import Gpu
+from ..sides.processes import Finished, readable
+from ..timing.cupti import OTHER_MEND
+from .check import Check, Probes, one_line, said
+
+TRIAL_S = 180.0  # importing torch from a cold disk, a first CUDA context, CUPTI
+TORCH_MEND = "install torch built for CUDA, no newer than the driver (pip install 'evenbench[cuda]')"
+
+TRIAL = """
+import importlib.util, json, sys
+
+def say(**facts):
+    print("\\n" + json.dumps(facts), flush=True)
+
+def cause(error):
+    return getattr(error, "message", "") or f"{type(error).__name__}: {error}"
+
+say(python=".".join(map(str, sys.version_info[:3])))
+try:
+    import torch
+    say(torch=torch.__version__, cuda=torch.version.cuda or "")
+    if torch.cuda.is_available():
+        torch.ones(1, device="cuda").item()
+        say(device=torch.cuda.get_device_name())
+except Exception as error:
+    say(torch_error=cause(error))
+if sys.argv[1:]:
+    try:
+        spec = importlib.util.spec_from_file_location("worker_start", sys.argv[1])
+        start = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(start)
+        start.load_evenbench()
+        from evenbench.timing import cupti
+        cupti.probe()
+        say(cupti_error="")
+    except Exception as error:
+        say(cupti_error=cause(error), cupti_mend=getattr(error, "hint", ""))
+"""
+"""Run as ``python -P -c``. Says what it finds in lines of JSON, so that a crash loses only what comes after.
+
+Its argument is the worker's start file, through which CUPTI is tried as a launch would use it; left out without a GPU.
+"""
+
+
+def stack_checks(gpu: Gpu | None, python: Path, probes: Probes, *, inherit: bool) -> list[Check]:
+    """Whether torch and CUPTI of an interpreter work on this GPU, as this user.
+
+    Args:
+        inherit: pass PYTHONPATH on; it is meant for our own interpreter, not for one that was named.
+    """
+    variables = {name: value for name, value in probes.environ.items() if inherit or name != "PYTHONPATH"}
+    command = [str(python), "-P", "-c", TRIAL]
+    if gpu is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+        command.append(str(Path(__file__).resolve().parent.parent / "worker" / "__main__.py"))
+    answer = probes.run(command, variables, TRIAL_S)
+    facts = _facts(answer.output)
+    where = one_line(f"Python {facts.get('python', '?')} at {python}")
+    if gpu is None:
+        return [_torch_of_host(facts, answer, where)]
+    return [_torch(facts, answer, where), _cupti(facts, answer)]
+
+
+def _facts(output: bytes) -> Mapping[str, str]:
+    """What the trial said, among whatever torch printed."""
+    facts: dict[str, str] = {}
+    for line in output.decode("utf-8", "replace").splitlines():
+        try:
+            found: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            facts |= {name: one_line(str(value)) for name, value in found.items()}
+    return facts
+
+
+def _torch_of_host(facts: Mapping[str, str], answer: Finished, where: str) -> Check:
+    should = "at hand, for cases that use it"
+    if "torch" not in facts:
+        return Check(
+            "torch", "note", f"{facts.get('torch_error') or said(answer)}; {where}", should, "pip install torch"
+        )
+    return Check("torch", "fit", f"{facts['torch']}; {where}", should, "")
+
+
+def _torch(facts: Mapping[str, str], answer: Finished, where: str) -> Check:
+    should = "a torch that computes on the GPU"
+    if facts.get("device"):
+        return Check("torch", "fit", f"{facts['torch']} on {facts['device']}; {where}", should, "")
+    if "torch" not in facts:
+        why = facts.get("torch_error") or said(answer)
+    elif not facts["cuda"]:
+        why = f"{facts['torch']} is a build without CUDA"
+    else:
+        warned = readable(answer.errors) or ["it gives no reason"]
+        why = f"{facts['torch']} cannot use the GPU: {facts.get('torch_error') or one_line(warned[-1])}"
+    return Check("torch", "unfit", f"{why}; {where}", should, TORCH_MEND)
+
+
+def _cupti(facts: Mapping[str, str], answer: Finished) -> Check:
+    should = "able to record as this user"
+    if not facts.get("device"):
+        return Check("CUPTI", "unfit", "not tried, for want of torch", should, "mend torch first")
+    if "cupti_error" not in facts:
+        return Check("CUPTI", "unfit", f"the process that tried it died: {said(answer)}", should, OTHER_MEND)
+    if facts["cupti_error"]:
+        return Check("CUPTI", "unfit", facts["cupti_error"], should, facts.get("cupti_mend") or OTHER_MEND)
+    return Check("CUPTI", "fit", "records", should, "")

@@ -8,6 +8,7 @@ from itertools import chain
 from runner.records import SideInfo
 
 from .load import Results
+from .rows import cannot_import
 from .tables import Facts, SideFacts, distinct
 
 
@@ -57,8 +58,5 @@ def _side_notes(results: Results) -> list[str]:
         if side.error:
             notes.append(f"{side.name} could not be prepared: {side.error}")
         notes.extend(f"{side.name}: {note}" for note in side.notes)
-        notes.extend(
-            f"{side.name}: {event.file} cannot be imported: {event.error}"
-            for event in results.broken.get(side.name, ())
-        )
+        notes.extend(f"{side.name}: {cannot_import(event)}" for event in results.broken.get(side.name, ()))
     return notes

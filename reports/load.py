@@ -34,6 +34,7 @@ from runner.records import (
 )
 
 from .gather import Gathered, gather
+from .markdown import sanitise
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
 READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
@@ -166,7 +167,7 @@ def _load(path: Path, max_bytes: int | None) -> Gathered:
         with _opened(path) as stream:
             return gather(read(stream, max_bytes=max_bytes))
     except UntrustedInput as error:
-        raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
+        raise UntrustedInput(f"{path}: {sanitise(error.message)}", error.hint) from None  # it may quote the file
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The only place that escapes and budgets. What passes through here means nothing to a terminal, to GitHub or to HTML.
 
-GitHub reads a comment three times: as Markdown, as HTML, and then for mentions, references, commit ids, addresses and
-formulas in what is left as text. So characters that Markdown or HTML could read become entities, and whatever the third
+GitHub reads a comment three times: as Markdown (formulas included), as HTML, and then for mentions, references, commit
+ids and addresses in what is left as text. So characters that Markdown or HTML could read become entities, and whatever the third
 pass looks for is broken by an invisible word joiner. Text in code spans escapes the third pass altogether.
 """
 
@@ -21,9 +21,9 @@ PIPE = "¦"  # in code spans of a table, where no escape of "|" is read alike by
 
 # Read by Markdown or HTML wherever they stand; "$" starts a formula, ":" may end an emoji's name or a scheme.
 ENTITIES = str.maketrans({char: f"&#{ord(char)};" for char in "&<>|`*_[]()~!\\$#+=\"'{}^"})
-# What GitHub looks for in text: @name, #1, GH-1, KEY-1, :emoji:, scheme:, www., commit ids, and formulas.
+# What GitHub looks for in text: @name, #1, GH-1, KEY-1, :emoji:, scheme:, www., and commit ids.
 LIVE = re.compile(
-    r"(?<=[@#$])|(?=@)|(?<=[A-Za-z]-)(?=\d)|(?<=:)(?=\S)|(?<=\bwww)(?=\.)|(?<=[0-9a-f]{6})(?=[0-9a-f])", re.IGNORECASE
+    r"(?<=[@#])|(?=@)|(?<=[A-Za-z]-)(?=\d)|(?<=:)(?=\S)|(?<=\bwww)(?=\.)|(?<=[0-9a-f]{6})(?=[0-9a-f])", re.IGNORECASE
 )
 LINE_START = re.compile(r"^(?:[-+>=]|\d+(?=[.)]))")  # begins a list, quote or heading where a line begins
 URL = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")

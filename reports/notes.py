@@ -95,7 +95,7 @@ class _Kernel(NamedTuple):
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
     """The distinct kernels of a side."""
     return frozenset(
-        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared, k.code)
+        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared_memory, k.code)
         for each in placed
         for k in each.record.kernels
     )

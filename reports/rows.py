@@ -151,6 +151,11 @@ def times(row: SideRow, ns: float | None = None) -> Times | None:
     )
 
 
+def cannot_import(event: CaseEvent, more: str = "") -> str:
+    """That a case file cannot be imported, and why; a discovery that died as a whole names no file."""
+    return f"{event.file}{more} cannot be imported: {event.error}" if event.file else event.error
+
+
 def tick(rows: Iterable[SideRow]) -> int | None:
     """The coarsest tick of the measurements; None where they have none."""
     return max((each.record.tick_ns for row in rows for each in row.placed if each.record.tick_ns), default=None)
@@ -212,7 +217,7 @@ def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
     if not broken:
         return ""
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-    return f"{side}: {broken[0].file}{more} cannot be imported: {broken[0].error}"
+    return f"{side}: {cannot_import(broken[0], more)}"
 
 
 def _devices(row: SideRow) -> str:

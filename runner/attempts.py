@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -93,6 +93,13 @@ class Recorder:
         )
 
 
+class Loss(NamedTuple):
+    """Why a launch gave nothing for a case: the kind of its failure, and a line of text."""
+
+    kind: Literal["crashed", "timeout"]
+    error: str
+
+
 def run_targets(
     session: Session,
     recorder: Recorder,
@@ -101,8 +108,8 @@ def run_targets(
     targets: Sequence[Message],
     accept: Callable[[int, Message], None],
     progress: Progress,
-) -> set[str]:
-    """Launch until every target was tried. Returns the ids that no launch finished.
+) -> dict[str, Loss]:
+    """Launch until every target was tried. Returns the cases that no launch finished, and why.
 
     Args:
         job: the job without its targets.
@@ -110,7 +117,7 @@ def run_targets(
         accept: turns a message about a case into a record; raises ValueError for one that is malformed.
     """
     remaining = list(targets)
-    lost: set[str] = set()
+    lost: dict[str, Loss] = {}
     attempt = 0
     while remaining:
         outcome = _attempt(session, recorder, spec, attempt, {**job, "targets": remaining}, accept, progress)
@@ -124,7 +131,7 @@ def run_targets(
         error = _what_happened(outcome, spec.side)
         for case in sorted(culprits):
             recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())
-        lost |= culprits
+        lost |= dict.fromkeys(culprits, Loss(outcome.kind, error))
         remaining = [target for target in remaining if target["id"] not in culprits]
         attempt += 1
     return lost
@@ -192,11 +199,16 @@ def _accept(
 ) -> None:
     try:
         accept(outcome.number, message)
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
-        first = str(error).partition("\n")[0][:200]
-        recorder.fail(
-            outcome.number, spec.side, outcome.culprit, "crashed", f"the launch sent a malformed message: {first}"
-        )
+    except (ValueError, KeyError, TypeError) as error:  # pydantic's ValidationError is a ValueError
+        text = f"the launch sent a malformed message: {_first_line(error)}"
+        recorder.fail(outcome.number, spec.side, outcome.culprit, "crashed", text)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"[:200]
+    return str(error).partition("\n")[0][:200]
 
 
 def _status(message: Message) -> Literal["ok", "crashed", "timeout", "interrupted"]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .attempts import LaunchSpec, Loss, Progress, Recorder, run_targets
 from .config import RunSettings, select
 from .errors import CaseError, NothingMeasured, UsageError
 from .launch import Message, Session
@@ -18,6 +18,7 @@ from .records.events import CaseId, Name, Text
 from .sides import Side
 from .timing import protocol
 
+NEVER_REPORTED = Loss("crashed", "its launch finished without a word about it")
 DISCOVERY_TIMEOUT_S = 300.0  # importing all case files with their libraries, cold
 CASES_MAX = 20_000  # of one side: more is a mistake in a parameter grid
 
@@ -178,10 +179,10 @@ def prepare(
     targets = [_target(found.points[case_id], settings) for case_id in ids]
     timeouts = {target["id"]: float(target["timeout_s"]) for target in targets}
     job = {"kind": "prepare", "root": str(crew.side.root), "cases": crew.cases}
-    run_targets(crew.session, recorder, spec, job, targets, accept, progress)
+    lost = run_targets(crew.session, recorder, spec, job, targets, accept, progress)
     for case_id in ids:
         if case_id not in events:
-            failure = failures.get(case_id, {"kind": "crashed", "error": "died in the preparation launch"})
+            failure = failures.get(case_id) or lost.get(case_id, NEVER_REPORTED)._asdict()
             events[case_id] = _case_event(
                 crew.name,
                 found.points[case_id],

@@ -86,15 +86,15 @@ def header(**changes: Any) -> Header:
 def events(
     cases: Sequence[Case],
     *,
-    rounds: int = 8,
+    made: int = 8,
     end: bool = True,
-    sides: Mapping[SideName, Data] = NONE,
+    prepared: Mapping[SideName, Data] = NONE,
     launches: Mapping[SideName, Data] = NONE,
     broken: Mapping[SideName, Mapping[str, str]] = NONE,
     telemetry: Mapping[SideName, Data] = NONE,
     **changes: Any,
 ) -> list[Event]:
-    """All events of a run. `changes` are of the header; `sides`, `launches` and `telemetry` override by side."""
+    """All events of a run of `made` rounds. `changes` are of the header; the mappings override by side."""
     head_line = header(**changes)
     found: list[Event] = [head_line]
     names: list[SideName] = [side.name for side in head_line.sides]
@@ -106,7 +106,7 @@ def events(
             "torch": "2.13.0",
             "start": "fork",
         }
-        found.append(SideEvent(**(side | dict(sides.get(name, {})))))
+        found.append(SideEvent(**(side | dict(prepared.get(name, {})))))
     index = 0
     indices: dict[tuple[SideName, str], int] = {}
     for name in names:
@@ -119,7 +119,7 @@ def events(
                 found.append(_case_event(case, name, index))
                 index += 1
     number = 0
-    for round_index in range(rounds):
+    for round_index in range(made):
         order = names if round_index % 4 in (0, 3) else names[::-1]
         for slot, name in enumerate(order):
             present = [case for case in cases if (name, case.id) in indices]
@@ -138,7 +138,7 @@ def events(
             found.append(LaunchEnd(launch=number, status="ok", wall_ns=10**9, telemetry=dict(telemetry.get(name, {}))))
             number += 1
     if end:
-        found.append(End(at="2026-11-29T12:10:00Z", rounds=rounds, preparation_s=12.5, measuring_s=30.25))
+        found.append(End(at="2026-11-29T12:10:00Z", rounds=made, preparation_s=12.5, measuring_s=30.25))
     return found
 
 

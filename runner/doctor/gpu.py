@@ -23,7 +23,8 @@ REASONS = "clocks_throttle_reasons.active"  # the older spelling, which newer dr
 PERSISTENCE, MIG, ECC = "persistence_mode", "mig.mode.current", "ecc.errors.uncorrected.volatile.total"
 FIELDS = (MEMORY, UTILISATION, MODE, CLOCK, CLOCK_MAX, REASONS, PERSISTENCE, MIG, ECC)
 
-CLOCK_LIMITS = (  # bits of nvmlClocksEventReasons (nvml.h) that hold clocks down; idleness, 1, is none
+IDLE = 0x01  # bits of nvmlClocksEventReasons (nvml.h): this one is no fault, those below hold clocks down
+CLOCK_LIMITS = (
     (0x02, "application clocks"),
     (0x04, "power cap"),
     (0x08, "hardware slowdown"),
@@ -105,8 +106,10 @@ def _clocks(reading: Mapping[str, str]) -> Check:
     should, mend = "held back by nothing", "undo fixed clocks (nvidia-smi -rgc, -rac), see to power and cooling"
     if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", reading[REASONS]) is None:
         return Check("clocks", "note", f"what holds them back cannot be read: {reading[REASONS]}", should, "")
-    limits = [name for bit, name in CLOCK_LIMITS if int(reading[REASONS], 16) & bit]
-    read = f"SM at {reading[CLOCK]} of {reading[CLOCK_MAX]} MHz, held back by {', '.join(limits) or 'nothing'}"
+    reasons = int(reading[REASONS], 16)
+    limits = [name for bit, name in CLOCK_LIMITS if reasons & bit]
+    causes = ", ".join(limits) or ("nothing but idleness" if reasons & IDLE else "nothing")
+    read = f"SM at {reading[CLOCK]} of {reading[CLOCK_MAX]} MHz, held back by {causes}"
     return Check("clocks", "note" if limits else "fit", read, should, mend)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..machine import Gpu
-from ..sides.processes import Finished, readable
+from ..sides.processes import Finished
 from ..timing.cupti import OTHER_MEND
 from .check import Check, Probes, one_line, said
 
@@ -87,7 +88,7 @@ def _torch_of_host(facts: Mapping[str, str], answer: Finished, where: str) -> Ch
     should = "at hand, for cases that use it"
     if "torch" not in facts:
         return Check(
-            "torch", "note", f"{facts.get('torch_error') or said(answer)}; {where}", should, "pip install torch"
+            "torch", "note", f"{facts.get('torch_error') or _ending(answer)}; {where}", should, "pip install torch"
         )
     return Check("torch", "fit", f"{facts['torch']}; {where}", should, "")
 
@@ -97,21 +98,25 @@ def _torch(facts: Mapping[str, str], answer: Finished, where: str) -> Check:
     if facts.get("device"):
         return Check("torch", "fit", f"{facts['torch']} on {facts['device']}; {where}", should, "")
     if "torch" not in facts:
-        why = facts.get("torch_error") or said(answer)
+        why = facts.get("torch_error") or _ending(answer)
     elif not facts["cuda"]:
         why = f"{facts['torch']} is a build without CUDA"
     else:
-        warned = readable(answer.errors) or ["it gives no reason"]
-        why = f"{facts['torch']} cannot use the GPU: {facts.get('torch_error') or one_line(warned[-1])}"
+        why = f"{facts['torch']} cannot use the GPU: {facts.get('torch_error') or _ending(answer)}"
     return Check("torch", "unfit", f"{why}; {where}", should, TORCH_MEND)
 
 
 def _cupti(facts: Mapping[str, str], answer: Finished) -> Check:
     should = "able to record as this user"
     if not facts.get("device"):
-        return Check("CUPTI", "unfit", "not tried, for want of torch", should, "mend torch first")
+        return Check("CUPTI", "unfit", "not tried, for want of torch", should, "make torch work first")
     if "cupti_error" not in facts:
-        return Check("CUPTI", "unfit", f"the process that tried it died: {said(answer)}", should, OTHER_MEND)
+        return Check("CUPTI", "unfit", f"the process that tried it died: {_ending(answer)}", should, OTHER_MEND)
     if facts["cupti_error"]:
         return Check("CUPTI", "unfit", facts["cupti_error"], should, facts.get("cupti_mend") or OTHER_MEND)
     return Check("CUPTI", "fit", "records", should, "")
+
+
+def _ending(answer: Finished) -> str:
+    """How the trial ended and its last warning or error; its output holds our own lines."""
+    return said(replace(answer, output=answer.errors))

@@ -251,7 +251,7 @@ class KernelRecord(Record):
     grid: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
     block: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
     registers: Count = 0
-    shared: Count = 0
+    shared_memory: Count = 0
     code: Hash = ""
     count: Count = 0
 

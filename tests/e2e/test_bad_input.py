@@ -160,7 +160,7 @@ def test_import_error_on_both_sides(repository: Repository) -> None:
             {"cases/again.py": QUICK},
             ["compare", "HEAD", "HEAD"],
             2,
-            "duplicate",
+            "declared twice: again.py",
         ),
         ({"cases/suites.yaml": "version: 1\nsuite: {}\n"}, ["compare", "HEAD", "HEAD"], 2, "did you mean 'suites'"),
         ({}, ["compare", "no-such-ref"], 2, "unknown ref or directory: 'no-such-ref'"),

@@ -155,12 +155,13 @@ def no_wait(line: str) -> None:
 def test_a_lock_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
     told: list[str] = []
     with another_run(FIRST.uuid, tmp_path) as other:
-        assert other.stdin is not None
+        stdin = other.stdin
+        assert stdin is not None
 
         def waiting(line: str) -> None:
             told.append(line)
             assert not (tmp_path / "leaving").exists()
-            threading.Timer(1.5, other.stdin.close).start()  # longer than one poll: told once all the same
+            threading.Timer(1.5, stdin.close).start()  # longer than one poll: told once all the same
 
         with machine_lock(FIRST.uuid, waiting, folder=tmp_path):
             assert (tmp_path / "leaving").exists()

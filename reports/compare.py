@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from runner.config import Mute, muted, select
+from runner.errors import UntrustedInput
 from runner.records import JudgeSettings
 
 from . import notes
@@ -34,6 +35,7 @@ from .tables import (
 from .units import count, percent
 
 OFTEN = 3  # of 20 draws of shuffled labels: only 0.1 % of sound runs have a row flagged so often
+LAUNCHES_MAX = 5_000_000  # rows × rounds: 200,000 rows of 24 rounds; what judging holds of each takes some 500 bytes
 TOO_FEW = "too few rounds"  # how the judge's warning about them begins
 QUIET_WHERE_UNRELIABLE = frozenset({"regressed", "inconclusive"})  # conditions that rest on the statistics
 
@@ -54,6 +56,8 @@ def compare(
 ) -> Comparison:
     """Base against head, judged over all shards at once.
 
+    Raises UntrustedInput where there is more to judge than a real run could hold.
+
     Args:
         results: of a comparison, complete or not.
         today: decides which mutes have ended.
@@ -66,6 +70,7 @@ def compare(
     verdicts = [settled(pair.base, pair.head, results) or _unjudgeable(pair) for pair in pairs]
     open_pairs = [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is None]
     rows = [_samples(pair) for pair in open_pairs]
+    _refuse_too_much(rows)
     located = locations(rows)
     judgements = judge(rows, how, located)
     clocks = notes.clocks(results.launches)
@@ -151,7 +156,9 @@ def _samples(pair: _Pair) -> Row:
         {each.launch.round: each.record.device_busy_ns for each in side.placed} for side in (pair.base, pair.head)
     )
     last = max((number for number in (*base, *head) if number is not None), default=-1)
-    rounds = [(base.get(number), head.get(number)) for number in range(last + 1)]
+    rounds = [
+        (base.get(number), head.get(number)) if number in base or number in head else None for number in range(last + 1)
+    ]
     return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
 
 
@@ -171,6 +178,11 @@ def _reason(judgement: Judgement) -> str:
     if few or judgement.resolvable is None:
         return few
     return f"only a change beyond {percent(judgement.resolvable, plus=False)} would have shown"
+
+
+def _refuse_too_much(rows: Sequence[Row]) -> None:
+    if len(rows) * max((len(row.rounds) for row in rows), default=0) > LAUNCHES_MAX:
+        raise UntrustedInput(f"more than {LAUNCHES_MAX:,} rounds of rows: no real run has as many")
 
 
 def _row(

@@ -14,6 +14,7 @@ from .compare import headline
 from .measured import headline as report_headline
 from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts, Times, Verdict
 
+TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a developer wants to see again
 SHORT_SHA = 7  # digits of a commit id that people recognise
 COMMAND_PATTERNS = 3  # families named in the command that repeats a run
 SAFE_WORD = re.compile(r"[A-Za-z0-9_./=,+-]+")  # what a shell takes as it is
@@ -94,7 +95,7 @@ def run_cells(row: MeasuredRow) -> RunCells:
         time=time,
         p10=p10,
         p90=p90,
-        ratio=f"{row.ratio:.3g} ×" if row.ratio is not None else "",
+        ratio=units.ratio(row.ratio) if row.ratio is not None else "",
         rate=units.rate(found.tflops, found.bandwidth_tbs) if found else "",
         share=_shares(None, found),
         check=status,
@@ -182,7 +183,7 @@ def command(comparison: Comparison) -> str:
         if about is None or about.dirty or not SAFE_WORD.fullmatch(word) or word.startswith("-"):
             return ""
         words.append(word)
-    telling = [row for row in comparison.rows if row.verdict in ("failed", "wrong", "regressed", "inconclusive")]
+    telling = [row for row in comparison.rows if row.verdict in TELLING and not row.muted]
     families = list(dict.fromkeys(row.case.partition("[")[0].partition("/") for row in telling))
     patterns = list(dict.fromkeys(f"'{first}/**'" if slash else f"'{first}'" for first, slash, _ in families))
     suite = f"--suite {comparison.facts.header.suite}"

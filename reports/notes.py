@@ -17,7 +17,9 @@ KERNEL_NAME_MAX = 60  # of a kernel's name in a note; templated ones run to a th
 CLOCK_KEY = "sm_clock_mhz"  # of a launch's telemetry: the median SM clock while it ran
 THROTTLE_KEY = "throttle_reasons"  # of a launch's telemetry: clock-event reasons seen, as text, empty for none
 CLOCK_DIFFERENCE = 0.01  # sides whose median clocks differ by more did not run on the same device state
-MODE_GAP = 2.0  # a gap of this many times the wider cluster's range is a second mode: 1 in 1,000 rows of normal noise
+MODE_GAP = (
+    3.0  # a gap of this many times the wider cluster's range is a second mode; of 8 normal rounds 1 in 400 has one
+)
 MODE_MIN_GAP = 0.005  # and at least this change: smaller modes move no verdict
 MODE_MIN_LAUNCHES = 2  # of the smaller cluster: one launch is an outlier
 

@@ -143,6 +143,6 @@ def _written(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
         emoji=False,
         _environ={},
     )
-    for part in parts:
-        console.print(part)
+    for number, part in enumerate(parts):
+        console.print(part, soft_wrap=number == 0)  # the headline stays one line
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

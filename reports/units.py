@@ -76,6 +76,11 @@ def rate(tflops: float | None, bandwidth_tbs: float | None) -> str:
     return " · ".join(parts)
 
 
+def ratio(value: float) -> str:
+    """A multiple, such as ``1.03 ×``."""
+    return f"{_significant(value, DIGITS)}{SPACE}×"
+
+
 def count(number: int, noun: str) -> str:
     """A number with its noun, such as ``1 row`` or ``3,000 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -39,7 +39,7 @@ NCU_WARMUP = 3
 NCU_OFFSET_US = 0.95  # a kernel, by which Nsight Compute reads more than CUPTI, from kernels that spin for a known time
 NCU_TIMEOUT_S = 400
 METRIC = "gpu__time_duration.sum"
-UNITS_US = (("nsecond", 1e-3), ("ns", 1e-3), ("usecond", 1.0), ("us", 1.0), ("msecond", 1e3), ("ms", 1e3))
+NANOSECONDS = ("ns", "nsecond")  # base unit of the metric; its spelling depends on the version
 
 
 @dataclass
@@ -76,7 +76,7 @@ def main() -> int:
 
     if not torch.cuda.is_available():
         print("error: torch sees no CUDA device", file=sys.stderr)
-        return 2
+        return 1
     asked.out.mkdir(parents=True, exist_ok=True)
     lines = [Line(case) for case in KERNELS]
     by_do_bench(lines)  # first, while nothing in this process has touched CUPTI
@@ -117,12 +117,10 @@ def by_ours(lines: Sequence[Line]) -> None:
             sweep()
 
         began = time.perf_counter()
-        segment = measure(
-            timer, prepare, runnable.call, COUNTS, deadline_ns=None, clock=time.perf_counter_ns
-        ).segment  # fmt: skip
+        measured = measure(timer, prepare, runnable.call, COUNTS, deadline_ns=None, clock=time.perf_counter_ns)
         line.ours_s = time.perf_counter() - began
-        line.ours = statistics.median(segment.device_busy_ns) / 1e3
-        line.n_kernels = statistics.mode(segment.n_kernels or [0])
+        line.ours = statistics.median(measured.segment.device_busy_ns) / 1e3
+        line.n_kernels = statistics.mode(measured.segment.n_kernels or [0])
 
 
 def by_ncu(lines: Sequence[Line], out: Path) -> str:
@@ -131,6 +129,7 @@ def by_ncu(lines: Sequence[Line], out: Path) -> str:
     if ncu is None:
         return "ncu is not installed here"
     log = out / "ncu.csv"
+    log.unlink(missing_ok=True)
     command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--csv", "--page", "raw"]
     command += ["--print-units", "base", "--metrics", METRIC, "--log-file", str(log), "--force-overwrite"]
     try:
@@ -179,10 +178,9 @@ def profiled_kernels(text: str) -> list[Profiled]:
         raise ValueError(f"ncu profiled nothing: {text[-500:].strip()}")
     table = csv.DictReader(line for line in lines[start:] if line.startswith('"'))
     unit = next(table)[METRIC]  # the row below the names holds the units
-    factor = dict(UNITS_US).get(unit)
-    if factor is None:
+    if unit not in NANOSECONDS:
         raise ValueError(f"ncu gives times in the unknown unit {unit!r}")
-    return [Profiled(row["Kernel Name"], float(row[METRIC].replace(",", "")) * factor) for row in table]
+    return [Profiled(row["Kernel Name"], float(row[METRIC].replace(",", "")) / 1e3) for row in table]
 
 
 def split_calls(kernels: Sequence[Profiled], expected: int) -> list[list[Profiled]]:
@@ -202,25 +200,18 @@ def show(lines: Sequence[Line], device: str, missing: str, ncu_s: float) -> None
     """Print the table and how to read it."""
     print(f"\n{device}: median µs of {COUNTS.samples} samples (ours), of do_bench's own number, of {NCU_CALLS} (ncu)\n")
     print(
-        "| case | kernels | ours | do_bench | ncu | ours/do_bench | ours/ncu | ours/(ncu − offset) | s: ours | do_bench |"
+        "| case | kernels | ours | do_bench | ncu | ours/do_bench | ours/ncu | ours/(ncu − offset) | s ours | s do_bench |"
     )
     print("| --- |" + " --: |" * 9)
     for line in lines:
-        ratios = ["", "", ""]
-        if line.ncu is not None:
-            kernels = line.ncu_kernels or 0
-            note = "" if kernels == line.n_kernels else f" ({kernels} kernels)"
-            corrected = line.ncu - NCU_OFFSET_US * kernels
-            ratios = [f"{line.ncu:.2f}{note}", f"{line.ours / line.ncu:.3f}", f"{line.ours / corrected:.3f}"]
-        numbers = [
-            f"{line.ours:.2f}",
-            f"{line.do_bench:.2f}",
-            ratios[0],
-            f"{line.ours / line.do_bench:.3f}",
-            *ratios[1:],
-        ]
-        cells = [f"`{line.case}`", str(line.n_kernels), *numbers, f"{line.ours_s:.2f}", f"{line.do_bench_s:.2f}"]
-        print("| " + " | ".join(cells) + " |")
+        ncu, of_ncu, of_corrected = "", "", ""
+        if line.ncu is not None and line.ncu_kernels is not None:
+            ncu = f"{line.ncu:.2f}" + (f" ({line.ncu_kernels} kernels)" if line.ncu_kernels != line.n_kernels else "")
+            of_ncu = f"{line.ours / line.ncu:.3f}"
+            of_corrected = f"{line.ours / (line.ncu - NCU_OFFSET_US * line.ncu_kernels):.3f}"
+        medians = f"{line.n_kernels} | {line.ours:.2f} | {line.do_bench:.2f} | {ncu}"
+        ratios = f"{line.ours / line.do_bench:.3f} | {of_ncu} | {of_corrected}"
+        print(f"| `{line.case}` | {medians} | {ratios} | {line.ours_s:.2f} | {line.do_bench_s:.2f} |")
     print(f"\nWall time of ncu: {ncu_s:.1f} s for all." if not missing else f"\nWithout Nsight Compute: {missing}")
     print(
         f"ncu stands about {NCU_OFFSET_US} µs a kernel above CUPTI, whatever the kernel's length (offset), and empties the\n"

@@ -115,6 +115,8 @@ class WarmParent:
                         if line is None or not launch.understands(line):
                             return "crashed", "a line on the record stream is no message of ours", launch.case
                         self._relay(nonce, line)
+                    if launch.done:  # what it left running holds the records open, and is killed with its group
+                        return (*_reap(child, launch.done), launch.case)
 
 
 @dataclass

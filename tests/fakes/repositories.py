@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_S = 300.0  # a hung command fails its test, not the whole suite
+PATIENCE_S = 120.0  # a hung command fails its test, not the whole suite
 
 # A case that takes little time and never varies in what it does.
 QUICK = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -16,8 +17,10 @@ from reports.load import Results
 from reports.location import grouped_median
 from reports.measured import headline as report_headline
 from reports.measured import measured
+from reports.notes import modes
 from reports.tables import HEADLINE_ORDER, TABLE_ORDER, ComparedRow, Comparison
 from runner.config import Mute
+from runner.errors import UntrustedInput
 from runner.records import (
     Artifact,
     Event,
@@ -291,6 +294,16 @@ class TestDeadLaunches:
         return build.of(kept)
 
 
+class TestTooMuch:
+    def test_a_few_lines_cannot_ask_for_gigabytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        events = build.events([Case(f"c{n}") for n in range(40)], made=1, looks=[1_000])
+        late = [e.model_copy(update={"round": 999}) if isinstance(e, LaunchEvent) else e for e in events]
+        assert compare(build.of(late), TODAY).counts == {"inconclusive": 40}
+        monkeypatch.setattr("reports.compare.LAUNCHES_MAX", 39_999)
+        with pytest.raises(UntrustedInput, match="39,999 rounds of rows"):
+            compare(build.of(late), TODAY)
+
+
 class TestIncomparable:
     @pytest.mark.parametrize(
         ("case", "options", "reason"),
@@ -391,6 +404,19 @@ class TestNotes:
 
     def test_one_slow_launch_is_no_mode(self) -> None:
         assert all("modes" not in note for note in row(Case("a", head=lambda n: 22_000 if n == 3 else 20_000)).notes)
+
+    def test_modes_are_seldom_seen_where_there_are_none_and_mostly_where_there_are(self) -> None:
+        drawn = random.Random(1)
+
+        def located(share: float) -> list[float]:
+            return [(1.05 if drawn.random() < share else 1.0) * drawn.gauss(20_000, 60) for _ in range(8)]
+
+        found = {
+            share: sum(bool(modes(located(share), located(share))) for _ in range(1_000)) for share in (0.0, 0.25, 0.5)
+        }
+        assert found[0.0] <= 10
+        assert found[0.25] >= 750
+        assert found[0.5] >= 950
 
     def test_clocks_stand_on_the_run_and_on_changed_rows(self) -> None:
         telemetry = {

@@ -1,0 +1,197 @@
+"""A run that is killed loses nothing that it measured, and is taken up again; Ctrl-C ends everything it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors
+
+pytestmark = pytest.mark.timing
+
+# A launch leaves its process id behind, and takes long enough to be met alive.
+SLOW = """
+    import os, time
+    from pathlib import Path
+    from evenbench import Bench, case
+
+    @case("slow/sleep", device="cpu", iterations=3)
+    def sleep(p, device):
+        Path({folder!r}, str(os.getpid())).touch()
+        return Bench(run=lambda: time.sleep(0.05) or 1, reference=lambda: 1)
+"""
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a results file."""
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def rounds_begun(path: Path) -> int:
+    """Timed launches so far."""
+    if not path.exists():
+        return 0
+    return sum(1 for event in events(path) if event["event"] == "launch" and event["kind"] == "timed")
+
+
+def wait_for_launches(path: Path, process: subprocess.Popen[str], launches: int) -> None:
+    """Until so many timed launches have begun."""
+    deadline = time.monotonic() + PATIENCE_S
+    while rounds_begun(path) < launches:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alive(folder: Path) -> list[int]:
+    """Launches that are still there."""
+    found = []
+    for entry in folder.iterdir():
+        try:
+            state = Path("/proc", entry.name, "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until_gone(folder: Path) -> None:
+    """Launches die with their driver, within a moment."""
+    deadline = time.monotonic() + 10
+    while alive(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive(folder) == []
+
+
+@pytest.fixture
+def slow(repository: Repository) -> tuple[Repository, Path]:
+    """A repository whose second case takes a while, and the folder of its launches' process ids."""
+    folder = repository.path.parent / "launches"
+    folder.mkdir()
+    repository.commit({"cases/slow.py": SLOW.format(folder=str(folder))})
+    return repository, folder
+
+
+def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path]) -> None:
+    repository, folder = slow
+    output = repository.path / "out.jsonl"
+    command = ["compare", "HEAD", "HEAD", "--output", "out.jsonl"]
+    with repository.start(*command) as process:
+        wait_for_launches(output, process, 6)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_S)
+    wait_until_gone(folder)
+    before = events(output)
+    assert not any(event["event"] == "end" for event in before)
+    partial = repository.evenbench("report", "out.jsonl")
+    assert "partial" in partial.stdout
+    refused = repository.evenbench(*command)
+    assert refused.returncode == 2
+    assert "--resume" in errors(refused)[0]
+    with output.open("a") as file:  # what a kill in the middle of a write leaves
+        file.write('{"event":"measurement","lau')
+    done = repository.evenbench(*command, "--resume")
+    assert done.returncode == 0, done.stderr
+    after = events(output)
+    assert after[: len(before)] == before  # nothing measured was lost
+    resumed = next(event for event in after if event["event"] == "resumed")
+    timed = [event for event in after if event["event"] == "launch" and event["kind"] == "timed"]
+    assert {launch["round"] for launch in timed} == set(range(6))
+    assert 1 <= resumed["round"] <= 3
+    assert after[-1]["event"] == "end"
+    assert "2 unchanged" in done.stdout or "inconclusive" in done.stdout
+    report = json.loads(repository.evenbench("report", "out.jsonl", "--format", "json").stdout)
+    assert {row["rounds"] for row in report["rows"]} == {6}
+    complete = repository.evenbench(*command, "--resume")
+    assert complete.returncode == 2
+    assert "is complete" in errors(complete)[0]
+    assert repository.git("worktree", "list").count("\n") == 0
+
+
+def test_resume_refuses_another_run(slow: tuple[Repository, Path]) -> None:
+    repository, _ = slow
+    output = repository.path / "out.jsonl"
+    with repository.start("compare", "HEAD", "HEAD", "--output", "out.jsonl") as process:
+        wait_for_launches(output, process, 2)
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    before = output.read_bytes()
+    for arguments, message in (
+        (["HEAD~1", "HEAD"], "sides was base at"),
+        (["HEAD", "HEAD", "--rounds", "7"], "rounds was 6, and is 7 now"),
+        (["HEAD", "HEAD", "slow/*"], "patterns was"),
+        (["HEAD", "HEAD", "--measure-ms", "20"], "measure_ms"),
+    ):
+        done = repository.evenbench("compare", *arguments, "--output", "out.jsonl", "--resume")
+        assert done.returncode == 2, done.stderr
+        assert message in errors(done)[0]
+        assert output.read_bytes() == before
+
+
+def test_killed_before_the_first_round_begins_anew(repository: Repository) -> None:
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    output = repository.path / "out.jsonl"
+    lines = output.read_text().splitlines(keepends=True)
+    first_timed = next(i for i, line in enumerate(lines) if '"kind":"timed"' in line)
+    output.write_text("".join(lines[: first_timed - 1]))
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert events(output)[-1]["event"] == "end"
+    assert not any(event["event"] == "resumed" for event in events(output))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_children_keeps_the_file_and_says_how_to_go_on(
+    slow: tuple[Repository, Path], number: signal.Signals
+) -> None:
+    repository, folder = slow
+    output = repository.path / "out.jsonl"
+    with repository.start("compare", "HEAD", "HEAD", "--output", "out.jsonl") as process:
+        wait_for_launches(output, process, 3)
+        process.send_signal(number)
+        _, error = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "--resume --output" in error
+    assert "Traceback" not in error
+    wait_until_gone(folder)
+    assert any(event["event"] == "measurement" for event in events(output))
+    assert repository.git("worktree", "list").count("\n") == 0
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_runs_do_not_measure_at_once(slow: tuple[Repository, Path]) -> None:
+    repository, _ = slow
+    output = repository.path / "out.jsonl"
+    with repository.start("compare", "HEAD", "HEAD", "--output", "out.jsonl") as first:
+        wait_for_launches(output, first, 1)
+        second = repository.evenbench("run", "quick/*", "--output", "second.jsonl")
+        assert first.poll() is not None or first.wait(PATIENCE_S) == 0
+        first.communicate()
+    assert second.returncode == 0
+    assert "another run is measuring on host" in second.stderr
+    ended = events(output)[-1]
+    began = next(event for event in events(repository.path / "second.jsonl") if event["event"] == "end")
+    assert ended["at"] <= began["at"]
+
+
+def test_worktrees_of_killed_runs_are_pruned(slow: tuple[Repository, Path]) -> None:
+    repository, _ = slow
+    with repository.start("compare", "HEAD~1", "HEAD", "--output", "out.jsonl") as process:
+        wait_for_launches(repository.path / "out.jsonl", process, 1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_S)
+    assert repository.git("worktree", "list").count("\n") == 2
+    repository.write({"cases/suites.yaml": SUITES})
+    done = repository.evenbench("run", "quick/*", "--output", "other.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert repository.git("worktree", "list").count("\n") == 0

@@ -1,0 +1,412 @@
+"""Comments, tables and JSON. Golden files: `EVENBENCH_UPDATE_GOLDEN=1 pytest tests/unit/test_render.py` writes them anew."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import cmarkgfm
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports import units
+from reports.compare import compare
+from reports.markdown import COMMENT_BUDGET, SUMMARY_BUDGET
+from reports.measured import measured
+from reports.render import Links, comment, summary
+from reports.render_json import as_json
+from reports.render_terminal import run_table, terminal
+from reports.tables import Comparison, Report
+from runner.config import Mute
+from runner.records import Input
+from tests import build
+from tests.build import Case
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+UPDATE = os.environ.get("EVENBENCH_UPDATE_GOLDEN") == "1"
+TODAY = date(2026, 11, 29)
+LINKS = Links(
+    run="https://github.com/o/r/actions/runs/1",
+    report="https://github.com/o/r/actions/runs/1/artifacts/2",
+    samples="https://github.com/o/r/actions/runs/1/artifacts/3",
+    rerun="https://github.com/o/r/actions/runs/1/attempts/2",
+    dispatch="https://github.com/o/r/actions/workflows/manual.yml",
+    docs="https://github.com/o/r/blob/main/docs/timing.md",
+)
+HOSTILE = "x|y `z` </details> @org #1 GH-1 https://evil.example a@b.com <img src=x> \u202e\x1b[2J\n\n# heading <!-- evenbench pr -->"
+FAILED = {"status": "failed", "kind": "setup", "reason": HOSTILE, "implementations": []}
+
+MIXED = (
+    Case("norm/rms[cols=8192]", head=20_700.0),
+    Case("norm/rms[cols=4096]", base=10_100.0, head=10_100.0),
+    Case("norm/softmax", base=54_800.0, head=54_700.0, head_case={"source": "6" * 64}),
+    Case("gemm/bf16[k=4096,m=4096,n=4096]", base=174_900.0, head=160_000.0, implementations=("torch", "triton")),
+    Case("gemm/fp8", base=None, head=2_500_000.0),
+    Case("gemm/int4", base=950.0, head=None),
+    Case("attention/fwd", base=83_600.0, head=lambda number: 83_600 * (1 + 0.03 * (number % 3))),
+    Case("attention/bwd", head_case=FAILED),
+    Case("attention/varlen", both_case={"status": "skipped", "reason": "needs flash_attn", "implementations": []}),
+    Case("moe/route", base_case=FAILED),
+    Case("moe/pack", head_case={"inputs": [Input(name="x", shape=[1], dtype="float16", sha="1" * 64)]}),
+    Case("old/slow", head=30_000.0),
+)
+MUTES = (Mute(match="old/*", why="being replaced", until=date(2027, 3, 1)),)
+
+
+def compared(*cases: Case, **options: Any) -> Comparison:
+    return compare(build.results(cases, **options), TODAY, MUTES)
+
+
+def mixed() -> Comparison:
+    return compared(*MIXED)
+
+
+def golden(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if UPDATE:
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+SETUPS: Mapping[str, Mapping[str, Any]] = {
+    "mixed": {},
+    "unchanged": {},
+    "failed-sides": {
+        "prepared": {"base": {"status": "failed", "error": "pip: no wheel for torch"}, "head": {"notes": ["preload initialised CUDA"]}},
+        "broken": {"head": {"cases/bad.py": HOSTILE}},
+    },
+    "partial": {"made": 3, "end": False, "shard": build.shard(0, 2)},
+    "empty": {},
+}  # fmt: skip
+RUNS: Mapping[str, Sequence[Case]] = {
+    "mixed": MIXED,
+    "unchanged": (Case("norm/rms"), Case("gemm/bf16"), Case("gemm/fp8", base=900.0, head=900.0)),
+    "failed-sides": (Case("norm/rms", base=None),),
+    "partial": (Case("norm/rms"), Case("norm/slow", head=30_000.0)),
+    "empty": (),
+}
+
+
+class TestComment:
+    @pytest.mark.parametrize("name", RUNS)
+    def test_golden(self, name: str) -> None:
+        golden(
+            f"comment-{name}.md",
+            comment(compared(*RUNS[name], **SETUPS[name]), LINKS, nightly="nightly A/A here: 0 of 3,000 rows"),
+        )
+
+    @pytest.mark.parametrize("name", RUNS)
+    def test_github_reads_what_we_mean(self, name: str) -> None:
+        found = compared(*RUNS[name], **SETUPS[name])
+        page = cmarkgfm.github_flavored_markdown_to_html(comment(found, LINKS), 1 << 17)
+        assert page.startswith("<!-- evenbench pr -->\n<h3>⏱ evenbench: ")
+        assert page.count("<h3>") == page.count("<h") == 1
+        rows = len(re.findall(r"<tr>", page))
+        tables = page.count("<table>")
+        assert rows - tables == len(found.rows)
+        assert page.count("<details>") == page.count("</details>") == page.count("<summary>")
+        assert set(re.findall(r'<a href="([^"]*)"', page)) == set(vars(LINKS).values())
+        assert "<img" not in page
+        assert page.count("<!--") == 1
+
+    def test_failures_are_on_top_and_the_unchanged_are_folded(self) -> None:
+        text = comment(mixed())
+        table, folded = text.split("<details>")[:2]
+        order = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+        assert order[0] == "attention/bwd"
+        assert order[1:3] == ["old/slow", "norm/rms[cols=8192]"]
+        assert "norm/rms[cols=4096]" not in table
+        assert "| `norm` | `norm/rms[cols=4096]` |" in folded
+        assert "|  | `norm/softmax` |" in folded
+
+    def test_the_command_names_the_families_that_changed(self) -> None:
+        assert "`evenbench compare aaaaaaa bbbbbbb 'norm/**'`" in comment(
+            compared(Case("norm/rms", head=30_000.0), Case("x/y"))
+        )
+        assert "`evenbench compare aaaaaaa bbbbbbb --suite pr`" in comment(compared(Case("x/y")))
+
+    @pytest.mark.parametrize("label", ["a b", "$(id)", "-x", "`id`", "a'b", "a;b"])
+    def test_no_command_is_made_from_a_name_that_a_shell_would_read(self, label: str) -> None:
+        sides = [side.model_copy(update={"sha": "", "label": label}) for side in build.header().sides]
+        assert "How to run it here" not in comment(compared(Case("x/y"), sides=sides))
+
+    def test_a_dirty_side_has_no_command(self) -> None:
+        sides = [side.model_copy(update={"dirty": side.name == "head"}) for side in build.header().sides]
+        text = comment(compared(Case("x/y"), sides=sides))
+        assert "How to run it here" not in text
+        assert "feature with uncommitted changes" in text
+
+    def test_marker(self) -> None:
+        assert comment(compared(), name="pr on h200").startswith("<!-- evenbench pr on h200 -->\n")
+        assert comment(compared(), name="--> @org").count("-->") == 1
+        assert "<!--" not in summary(compared())
+
+    def test_nothing_follows_from_a_link_that_is_no_https(self) -> None:
+        text = comment(mixed(), Links(run="javascript:alert(1)", report="https://x.y/) [a](b"))
+        assert "javascript" not in text
+        assert "](" not in text
+
+    def test_foreign_text_everywhere(self) -> None:
+        sides = [side.model_copy(update={"label": HOSTILE, "sha": ""}) for side in build.header().sides]
+        options = {
+            "sides": sides,
+            "launches": {"base": {"device": HOSTILE}, "head": {"device": HOSTILE}},
+            "prepared": {"base": {"notes": [HOSTILE], "torch": HOSTILE}},
+            "broken": {"head": {HOSTILE: HOSTILE}},
+            "harness": build.header().harness.model_copy(update={"version": HOSTILE}),
+        }
+        case = Case(
+            "a",
+            head=30_000.0,
+            head_implementation={"tuning": HOSTILE},
+            head_measurement={"rejected": [{"index": 0, "reason": HOSTILE}]},
+        )
+        text = comment(compared(case, Case("b", head_case=FAILED), **options), nightly=HOSTILE)
+        page = cmarkgfm.github_flavored_markdown_to_html(text, 1 << 17)
+        assert page.count("<h") == 1
+        assert page.count("<!--") == text.count("<!--") == 1
+        assert re.search(r"<a |<img|<input", page) is None
+        outside_code = re.sub(r"<code>.*?</code>", "", page)
+        assert re.search(r"@\w|#\d|GH-\d|://", outside_code) is None
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+class TestBudget:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def many(cls) -> Comparison:
+        cases = [
+            Case(f"f{n % 7}/case[n={n}]", head=20_000.0 if n % 8 else 30_000.0, implementations=("main",))
+            for n in range(1_600)
+        ]
+        return compared(*cases, made=6)
+
+    def test_a_comment_fits_and_a_regressed_row_never_goes_before_an_unchanged_one(self, many: Comparison) -> None:
+        text = comment(many, LINKS)
+        assert len(text) <= COMMENT_BUDGET
+        assert text.count("🔴 regressed |") == many.counts["regressed"] == 200
+        assert "rows not shown ([full report](https://" in text
+        assert len(text) > COMMENT_BUDGET - 500
+
+    def test_rows_of_the_table_go_last(self) -> None:
+        cases = [Case(f"family/{'x' * 100}[n={n}]", head=30_000.0) for n in range(500)] + [Case("same")]
+        text = comment(compared(*cases, made=6), LINKS)
+        assert len(text) <= COMMENT_BUDGET
+        assert 0 < text.count("🔴 regressed |") < 500
+        assert "1 row not shown" in text
+
+    def test_a_summary_takes_all_of_it(self, many: Comparison) -> None:
+        text = summary(many, LINKS)
+        assert text.count("🔴 regressed |") == 200
+        assert "not shown" not in text
+        assert len(text.encode()) <= SUMMARY_BUDGET
+
+    def test_long_foreign_text_is_shortened(self) -> None:
+        cases = [
+            Case(f"a{n}", head_case={"status": "failed", "reason": "`&<" * 1_300, "implementations": []})
+            for n in range(200)
+        ]
+        sides = [side.model_copy(update={"label": "<" * 1_000}) for side in build.header().sides]
+        broken = {"head": {f"{n}.py": "<" * 4_000 for n in range(100)}}
+        text = comment(compared(*cases, made=0, sides=sides, broken=broken), LINKS)
+        assert len(text) <= COMMENT_BUDGET
+        assert "more notes, in the results file" in text
+        assert "rows not shown" in text
+
+
+class TestTerminal:
+    @pytest.mark.parametrize("name", RUNS)
+    def test_golden(self, name: str) -> None:
+        golden(f"terminal-{name}.txt", terminal(compared(*RUNS[name], **SETUPS[name]), 140))
+
+    @pytest.mark.parametrize("width", [40, 80, 200])
+    def test_width(self, width: int) -> None:
+        text = terminal(mixed(), width)
+        assert text.startswith("evenbench: 1 failed, 2 regressed")
+        if width >= 80:  # a table of seven columns needs some room
+            assert max(len(line) for line in text.splitlines()[1:]) <= width  # a terminal breaks the headline itself
+
+    def test_no_case_is_cut(self) -> None:
+        text = re.sub(r"[\s│]", "", terminal(mixed(), 200))
+        for row in mixed().rows:
+            assert row.case in text
+
+    def test_colour_only_where_asked(self) -> None:
+        assert "\x1b[" not in terminal(mixed())
+        coloured = terminal(mixed(), colour=True)
+        assert "\x1b[31mregressed" in coloured
+        plain = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", coloured).splitlines()]
+        assert plain == terminal(mixed()).splitlines()
+
+    def test_environment_does_not_matter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = terminal(mixed())
+        for name, value in {"COLUMNS": "33", "FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "dumb"}.items():
+            monkeypatch.setenv(name, value)
+        assert terminal(mixed()) == before
+
+    def test_foreign_text_moves_no_cursor_and_is_no_markup(self) -> None:
+        found = compared(Case("a", head_case=FAILED | {"reason": "[bold red]x[/] \x1b[2J \x07 \u202e :tada:"}))
+        text = terminal(found, 200)
+        assert "[bold red]x[/] \ufffd[2J \ufffd :tada:" in text
+        assert "\x1b" not in text
+
+    def test_the_footer_says_how_to_read_it(self) -> None:
+        text = terminal(mixed(), 200)
+        assert "20 × 7 rows with shuffled labels: 0 flagged" in text
+        assert "preparation 12.5 s, measuring 30.2 s" in text
+        assert "base, head: median of the side's launch locations" in text
+        assert "change: the paired estimate" in text
+
+    def test_partial_is_said(self) -> None:
+        text = terminal(compared(Case("a"), end=False))
+        assert text.startswith("evenbench: partial: 1 unchanged\n")
+        assert "! partial: the run did not come to the end\n" in text
+
+
+class TestRunTable:
+    @staticmethod
+    def report(**options: Any) -> Report:
+        case = Case("norm/rms", base=None, implementations=("torch", "triton"), both_case={"baseline": "torch"})
+        return measured(
+            build.results(
+                [case, Case("x/bad", base=None, head_case=FAILED), Case("y", base=None)], made=1, verb="run", **options
+            )
+        )
+
+    def test_golden(self) -> None:
+        golden("terminal-run.txt", run_table(self.report(), 140))
+
+    def test_one_implementation_needs_no_column(self) -> None:
+        text = run_table(measured(build.results([Case("a", base=None)], made=1, verb="run")))
+        assert "implementation" not in text
+        assert "of baseline" not in text
+
+    def test_nothing(self) -> None:
+        assert run_table(measured(build.results([], verb="run"))).startswith("evenbench: nothing measured\n")
+
+
+class TestJson:
+    @pytest.mark.parametrize("name", RUNS)
+    def test_plain_data_of_finite_numbers(self, name: str) -> None:
+        found = as_json(compared(*RUNS[name], **SETUPS[name]))
+        assert json.loads(json.dumps(found, allow_nan=False)) == json.loads(json.dumps(found))
+        assert_plain(found)
+
+    def test_comparison(self) -> None:
+        found = mixed()
+        data = json.loads(json.dumps(as_json(found)))
+        assert data["schema"] == "evenbench.comparison/1.0"
+        assert data["run"]["schema"] == "evenbench.results/1.0"
+        assert data["counts"] == dict(found.counts)
+        for row, written in zip(found.rows, data["rows"], strict=True):
+            assert (written["case"], written["verdict"], written["change"]) == (row.case, row.verdict, row.change)
+            assert (
+                written["base"] is None
+                if row.base is None
+                else written["base"]["device_busy_ms"] * 1e6 == pytest.approx(row.base_ns)
+            )
+
+    def test_published_names(self) -> None:
+        head = as_json(compared(Case("a")))["rows"][0]["head"]
+        assert set(head) == {
+            "device_busy_ms", "p10_ms", "p90_ms", "latency_ms", "gap_ms", "uncounted_copy_ms", "n_kernels", "tflops", "bandwidth_tbs",
+            "share_of_ceiling", "samples", "launches",
+        }  # fmt: skip
+        assert head["uncounted_copy_ms"] is None
+        assert head["gap_ms"] == pytest.approx(0.0005, rel=0.1)
+
+    def test_report(self) -> None:
+        data = as_json(TestRunTable.report())
+        assert data["schema"] == "evenbench.report/1.0"
+        assert [row["status"] for row in data["rows"]] == ["ok", "ok", "failed", "ok"]
+        assert_plain(data)
+
+
+def assert_plain(value: object) -> None:
+    """Only what json knows itself: no numpy scalar, no record."""
+    if isinstance(value, dict):
+        assert all(type(key) is str for key in value)
+        for part in value.values():
+            assert_plain(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            assert_plain(part)
+    else:
+        assert value is None or type(value) in (str, int, float, bool)
+        assert not isinstance(value, float) or math.isfinite(value)
+
+
+class TestUnits:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (0.0, "0 ns"), (0.5, "0.500 ns"), (1.0, "1.00 ns"), (999.4, "999 ns"), (999.6, "1000 ns"), (1_000.0, "1.00 µs"), (20_123.0, "20.1 µs"),
+            (174_900.0, "175 µs"), (1_234_567.0, "1.23 ms"), (2e9, "2.00 s"), (3.6e12, "3600 s"), (None, "–"),
+        ],
+    )  # fmt: skip
+    def test_time(self, value: float | None, text: str) -> None:
+        assert units.time(value) == text
+
+    @pytest.mark.parametrize(
+        ("values", "texts"),
+        [
+            ((900.0, 1_100.0), ("0.900 µs", "1.10 µs")),
+            ((20_010.0, 20_020.0), ("20.01 µs", "20.02 µs")),
+            ((20_010.0, 20_010.0), ("20.0 µs", "20.0 µs")),
+            ((None, 1.5e6), ("–", "1.50 ms")),
+            ((None, None), ("–", "–")),
+        ],
+    )
+    def test_two_times_share_a_unit(self, values: tuple[float | None, ...], texts: tuple[str, ...]) -> None:
+        assert units.times(values) == texts
+
+    @given(st.floats(1e-3, 1e15))
+    def test_a_time_is_true_to_three_digits(self, value: float) -> None:
+        number, unit = units.time(value).split(" ")
+        scale = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+        assert float(number) * scale == pytest.approx(value, rel=5.1e-3)
+        assert "e" not in number
+
+    @pytest.mark.parametrize(
+        ("change", "interval", "text"),
+        [
+            (0.031, (0.028, 0.034), "+3.1 % [2.8, 3.4]"),
+            (-0.012, (-0.015, -0.009), "−1.2 % [−1.5, −0.9]"),
+            (0.0001, (-0.002, 0.002), "0.0 % [−0.2, 0.2]"),
+            (-0.0003, (-0.0006, 0.0), "−0.03 % [−0.06, 0.00]"),
+            (0.5, None, "+50.0 %"),
+            (None, None, "–"),
+        ],
+    )
+    def test_change(self, change: float | None, interval: tuple[float, float] | None, text: str) -> None:
+        assert units.change(change, interval) == text
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [(0.0, "0.0 s"), (12.34, "12.3 s"), (99.9, "99.9 s"), (100.0, "1 min 40 s"), (3_600.0, "60 min 0 s")],
+    )
+    def test_seconds(self, value: float, text: str) -> None:
+        assert units.seconds(value) == text
+
+    @pytest.mark.parametrize(
+        ("tflops", "bandwidth", "text"),
+        [
+            (312.04, None, "312 TFLOP/s"),
+            (None, 4.3, "4.30 TB/s"),
+            (0.0123, 1.0, "0.0123 TFLOP/s · 1.00 TB/s"),
+            (None, None, ""),
+        ],
+    )
+    def test_rate(self, tflops: float | None, bandwidth: float | None, text: str) -> None:
+        assert units.rate(tflops, bandwidth) == text
+
+    def test_count(self) -> None:
+        assert (units.count(1, "row"), units.count(3_000, "row")) == ("1 row", "3,000 rows")

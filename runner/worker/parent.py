@@ -27,6 +27,7 @@ from . import jobs
 from .channel import START_DEADLINE_S, Channel, LineBuffer
 
 KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
+EXIT_POLL_S = 1.0  # how soon a launch that died without closing its records is noticed; a wake-up disturbs nothing
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 RECORDS_VARIABLE = "EVENBENCH_RECORDS"  # descriptor of the records of a plainly started launch
@@ -98,9 +99,12 @@ class WarmParent:
             selector.register(records, selectors.EVENT_READ)
             selector.register(self._commands, selectors.EVENT_READ)
             while True:
-                ready = selector.select(launch.deadline - time.monotonic())
-                if not ready and time.monotonic() >= launch.deadline:
+                left = launch.deadline - time.monotonic()
+                ready = selector.select(max(0.0, min(left, EXIT_POLL_S)))
+                if not ready and left <= 0:
                     return "timeout", f"no progress within {launch.limit_s:g} s", launch.case
+                if not ready and has_ended(child):  # what it left running may hold the records open
+                    return (*_reap(child, launch.done), launch.case)
                 for key, _ in ready:
                     if key.fd == self._commands:
                         self._read_commands()
@@ -245,6 +249,11 @@ def _die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies, where the kernel can (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child has ended; leaves it to be reaped."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _reap(child: int, done: bool) -> tuple[str, str]:

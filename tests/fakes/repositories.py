@@ -61,11 +61,19 @@ class Repository:
         return subprocess.run(command, cwd=self.path, check=True, capture_output=True, text=True).stdout.strip()
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """Start `evenbench` here."""
+        """Start `evenbench` here, with temporary files, and so a machine lock, of its own."""
+        temporary = self.path.parent / "tmp"
+        temporary.mkdir(exist_ok=True)
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("evenbench")), *arguments],
             cwd=self.path,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables},
+            env={
+                **os.environ,
+                "OPENBLAS_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "TMPDIR": str(temporary),
+                **variables,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

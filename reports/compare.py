@@ -52,7 +52,7 @@ class _Pair:
 
 
 def compare(
-    results: Results, today: date, mutes: Sequence[Mute] = (), judge_by: JudgeSettings | None = None
+    results: Results, today: date, mutes: Sequence[Mute] | None = None, judge_by: JudgeSettings | None = None
 ) -> Comparison:
     """Base against head, judged over all shards at once.
 
@@ -61,10 +61,12 @@ def compare(
     Args:
         results: of a comparison, complete or not.
         today: decides which mutes have ended.
-        mutes: cases whose verdict is shown but does not count.
+        mutes: cases whose verdict is shown but does not count; None for those that the settings name.
         judge_by: thresholds in place of those in the file; looks and rounds always come from the file.
     """
     settings = judge_by or results.header.judge
+    if mutes is None:
+        mutes = [Mute(mute.match, mute.why, date.fromisoformat(mute.until)) for mute in settings.mute]
     how = Settings(tuple(results.header.looks), settings.equivalence, settings.family_error)
     pairs = _pairs(results, today, mutes, settings)
     verdicts = [settled(pair.base, pair.head, results) or _unjudgeable(pair) for pair in pairs]

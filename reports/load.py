@@ -157,7 +157,7 @@ def _joined(shards: list[tuple[Path, Gathered]]) -> Results:
     shards.sort(key=lambda shard: shard[1].header.shard.index)
     for (path, shard), (other_path, other) in pairwise(shards):
         if different := _difference(shard.header, other.header):
-            hint = "`evenbench diff` compares two runs" if different.startswith("both") else ""
+            hint = "each file is one shard of the same run; name it once" if different.startswith("both") else ""
             raise UntrustedInput(f"{path} and {other_path} are not shards of one run: {different}", hint)
     return merge([shard for _, shard in shards])
 

@@ -176,7 +176,8 @@ def _attempt(
             elif event == "finish":
                 outcome.finished.add(str(message.get("case")))
                 outcome.culprit = None
-                first_sample = first_sample or time.monotonic_ns() - began
+            elif event == "first_sample":
+                first_sample = _since(began, message)
             elif event == "exit":
                 status = _status(message)
                 outcome.detail = str(message.get("detail", ""))
@@ -209,6 +210,12 @@ def _first_line(error: Exception) -> str:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"[:200]
     return str(error).partition("\n")[0][:200]
+
+
+def _since(began: int, message: Message) -> int:
+    """Nanoseconds from the launch's start to a moment that it reports; 0 for a moment that cannot be."""
+    at = message.get("at_ns")
+    return at - began if isinstance(at, int) and began <= at <= time.monotonic_ns() else 0
 
 
 def _status(message: Message) -> Literal["ok", "crashed", "timeout", "interrupted"]:

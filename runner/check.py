@@ -31,14 +31,24 @@ from .fingerprint import (
 
 __all__ = ["check_result", "checksum", "describe", "poison", "seed_everything", "unwritten"]
 
-WIDE = {"float": "float64", "complex": "complex128", "int": "int64", "bool": "bool"}  # kind → type compared in
+WIDE: Mapping[str, str] = {
+    "float": "float64",
+    "complex": "complex128",
+    "int": "int64",
+    "bool": "bool",
+}  # kind → type compared in
 NO_FLOAT64 = frozenset({"mps"})  # devices without float64: compared on the CPU
 
 # Bits that poisoned elements hold: quiet NaNs of a sign and payload that no arithmetic makes by itself, else a value
 # that is unlikely (integers) or impossible (bool: a byte that is neither 0 nor 1).
-POISON_FLOAT = {"float16": 0xFEA5, "bfloat16": 0xFFE5, "float32": 0xFFE5A5C3, "float64": 0xFFFCA5C396E15A3C}
+POISON_FLOAT: Mapping[str, int] = {
+    "float16": 0xFEA5,
+    "bfloat16": 0xFFE5,
+    "float32": 0xFFE5A5C3,
+    "float64": 0xFFFCA5C396E15A3C,
+}
 POISON_FLOAT8 = 0xFF  # a NaN in most 8-bit formats
-POISON_INT = {1: 0xA5, 2: 0xA5C3, 4: 0xA5C396E1, 8: 0xA5C396E15A3C0F87}
+POISON_INT: Mapping[int, int] = {1: 0xA5, 2: 0xA5C3, 4: 0xA5C396E1, 8: 0xA5C396E15A3C0F87}
 NARROW_BYTES = 2  # an integer of 16 bits or less meets any given value by chance too often
 
 

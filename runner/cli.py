@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from . import arguments, doctor, measuring
-from .config import FAIL_ON, Config, load, resolve, select
+from .config import FAIL_ON, load, resolve, select
 from .errors import (
     EXIT_FAIL_ON,
     EXIT_INTERRUPTED,
@@ -36,6 +36,7 @@ from .errors import (
 )
 from .plan import SEED_BITS, shard_matrix
 from .progress import ConsoleProgress
+from .records import JudgeSettings
 from .sides import SideSpec
 
 RESULTS_FOLDER = ".evenbench"  # holds its own .gitignore, so that results make no tree dirty
@@ -68,9 +69,8 @@ def compare(asked: argparse.Namespace) -> int:
         SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
         SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
     ]
-    fail_on = _fail_on(asked.fail_on)
-    done = _measure(_request("compare", asked, specs, patterns, {"fail_on": fail_on}))
-    return _show_comparison([done.output], done.config, done.settings.fail_on, done.outcome.hopeless, asked)
+    done = _measure(_request("compare", asked, specs, patterns, {"fail_on": _fail_on(asked.fail_on)}))
+    return _show_comparison([done.output], None, done.outcome.hopeless, asked)
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -128,16 +128,20 @@ def report(asked: argparse.Namespace) -> int:
     from reports.render_json import as_json
     from reports.render_terminal import run_table
 
-    config = load(asked.config) if asked.config else None
     results = load_files(asked.results)
     if results.header.verb == "run":
         table = measured(results)
         text = json.dumps(as_json(table), indent=1) + "\n"
         print(text if asked.format == "json" else run_table(table, _width(), colour=_colour()), end="")
         return EXIT_OK
+    judge_by = None
+    if asked.config:
+        config = load(asked.config)
+        judge_by = measuring.judge_settings(config, resolve(config, results.header.suite))
     fail_on = _fail_on(asked.fail_on)
-    judged_by = fail_on if fail_on is not None else tuple(config.compare["fail_on"]) if config else None
-    return _show_comparison(asked.results, config, judged_by, [], asked)
+    if fail_on is not None:
+        judge_by = (judge_by or results.header.judge).model_copy(update={"fail_on": list(fail_on)})
+    return _show_comparison(asked.results, judge_by, [], asked)
 
 
 def plan(asked: argparse.Namespace) -> int:
@@ -174,11 +178,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _show_comparison(
-    files: Sequence[Path],
-    config: Config | None,
-    fail_on: Sequence[str] | None,
-    hopeless: Sequence[str],
-    asked: argparse.Namespace,
+    files: Sequence[Path], judge_by: JudgeSettings | None, hopeless: Sequence[str], asked: argparse.Namespace
 ) -> int:
     from reports.compare import compare as judge
     from reports.compare import conditions_met
@@ -187,8 +187,7 @@ def _show_comparison(
     from reports.render_json import as_json
     from reports.render_terminal import terminal
 
-    results = load_files(files)
-    comparison = judge(results, datetime.now(UTC).date(), config.mute if config else ())
+    comparison = judge(load_files(files), datetime.now(UTC).date(), judge_by=judge_by)
     as_text = json.dumps(as_json(comparison), indent=1) + "\n"
     if asked.verb == "compare":
         _write(asked.comment, comment(comparison))
@@ -201,7 +200,7 @@ def _show_comparison(
     code = _hopeless(hopeless)
     if not any(row.change is not None for row in comparison.rows):
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
-    met = conditions_met(comparison, fail_on if fail_on is not None else results.header.judge.fail_on)
+    met = conditions_met(comparison, comparison.judged_by.fail_on)
     if met and code == EXIT_OK:
         _say(f"fail_on: {', '.join(met)}")
         return EXIT_FAIL_ON

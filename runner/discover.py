@@ -63,7 +63,7 @@ def load(directory: Path) -> Found:
     """
     directory = directory.resolve()
     if not directory.is_dir():
-        raise CaseError(f"no cases directory at {directory}", "run `evenbench init`, or name one with --cases")
+        raise CaseError(f"no cases directory at {directory}", "make one, or name it with --cases")
     broken: list[BrokenFile] = []
     at_home: dict[int, Case] = {}
     elsewhere: dict[int, Case] = {}

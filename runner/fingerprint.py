@@ -24,7 +24,7 @@ FIRST_FACTOR = 0x2545F4914F6CDD1D
 SECOND_FACTOR = 0x369DEA0F31A53F85
 LOW_HALF = 0xFFFFFFFF  # int64 shifts copy the sign into the high half
 
-NUMPY_KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+NUMPY_KINDS: Mapping[str, str] = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
 
 
 class _Digest(Protocol):

@@ -20,7 +20,7 @@ from .launch import LocalLauncher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
 from .preparation import Crew, Found, discover
-from .records import Harness, Header, JudgeSettings, Shard, SideEvent, SideInfo, Writer
+from .records import Harness, Header, JudgeSettings, MuteRecord, Shard, SideEvent, SideInfo, Writer
 from .resume import cut_to_header, same_gpu, take_up
 from .sides import Checkout, Side, Sides, SideSpec, shared_preload, side_config_text
 
@@ -88,10 +88,10 @@ def measure(
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
         settings = _settings(request, config)
-        header = _header(request, settings, checkouts)
+        header = _header(request, config, settings, checkouts)
         taken = None
         if request.resume:
-            header, taken = take_up(request.output, header)
+            header, taken = take_up(request.output, header, request.seed)
             same_gpu(request.output, gpu.uuid if gpu else "")
             if taken is None:
                 cut_to_header(request.output)
@@ -208,7 +208,19 @@ def _settings(request: Request, config: Config) -> RunSettings:
     return resolve(config, request.suite, keys)
 
 
-def _header(request: Request, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
+def judge_settings(config: Config, settings: RunSettings) -> JudgeSettings:
+    """What verdicts depend on, as the results file keeps it."""
+    return JudgeSettings(
+        min_effect=settings.min_effect,
+        equivalence=settings.equivalence,
+        family_error=settings.family_error,
+        min_effects=list(settings.min_effects),
+        fail_on=list(settings.fail_on),
+        mute=[MuteRecord(match=mute.match, why=mute.why, until=mute.until.isoformat()) for mute in config.mute],
+    )
+
+
+def _header(request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
     return Header(
         verb=request.verb,
         run_id=secrets.token_hex(8),
@@ -232,12 +244,6 @@ def _header(request: Request, settings: RunSettings, checkouts: Sequence[Checkou
         rounds=settings.rounds,
         looks=list(settings.looks_without_escalation),
         shard=Shard(index=request.shard[0], count=request.shard[1]),
-        judge=JudgeSettings(
-            min_effect=settings.min_effect,
-            equivalence=settings.equivalence,
-            family_error=settings.family_error,
-            min_effects=list(settings.min_effects),
-            fail_on=list(settings.fail_on),
-        ),
+        judge=judge_settings(config, settings),
         settings=settings.as_dict(),
     )

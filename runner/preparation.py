@@ -14,7 +14,7 @@ from .errors import CaseError, NothingMeasured, UsageError
 from .launch import Message, Session
 from .plan import Plan
 from .records import CaseEvent, ImplementationRecord, SideName
-from .records.events import CaseId, Name, Text
+from .records.fields import CaseId, Name, Text
 from .sides import Side
 from .timing import protocol
 

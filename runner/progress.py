@@ -48,7 +48,7 @@ class ConsoleProgress:
         timed = text.startswith("round")
         if timed and self._measuring_since is None:
             self._measuring_since = time.monotonic()
-        self._line = f"{text} · {side} · {cases} cases{self._left() if timed else ''}"
+        self._line = f"{text} · {side} · {cases} {'case' if cases == 1 else 'cases'}{self._left() if timed else ''}"
         self._show(self._line, plain=timed and text != self._told)
         self._told = text
 

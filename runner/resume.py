@@ -26,12 +26,13 @@ SAME = (
 )
 
 
-def take_up(path: Path, wanted: Header) -> tuple[Header, Taken | None]:
+def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken | None]:
     """The header of the interrupted run, and what it had done; None when it had not begun to measure.
 
     Args:
         path: its results file.
         wanted: the header of the run as asked for now. Its seed, id and start are the interrupted run's in any case.
+        seed: what was asked for in so many words; None where nothing was.
 
     Raises:
         UsageError: no such file, the run is complete, or it differs from what is asked for now.
@@ -52,6 +53,10 @@ def take_up(path: Path, wanted: Header) -> tuple[Header, Taken | None]:
         then, now = getattr(header, name), getattr(wanted, name)
         if then != now:
             raise UsageError(f"--resume: {_difference(name, then, now)}", "begin anew with another --output")
+    if seed is not None and seed != header.seed:
+        raise UsageError(
+            f"--resume: seed was {header.seed}, and is {seed} now", "leave --seed out to go on with that run"
+        )
     cases = [event for event in events if isinstance(event, CaseEvent)]
     launches = [event for event in events if isinstance(event, LaunchEvent)]
     if not any(launch.kind == "timed" for launch in launches):

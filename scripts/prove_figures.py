@@ -200,7 +200,7 @@ def prove_start(asked: argparse.Namespace) -> bool:
     spans = sorted(launch["first_sample_ns"] / NS for launch in launches)
     figures = {"median": statistics.median(spans), "fastest": spans[0], "slowest": spans[-1]}
     rows = [(name, seconds(value)) for name, value in figures.items()]
-    table(("launch start to the end of its first case", "value"), [("forked launches", len(spans)), *rows])
+    table(("launch start to first sample", "value"), [("forked launches", len(spans)), *rows])
     return True
 
 

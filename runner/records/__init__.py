@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .events import (
-    SCHEMA,
     Artifact,
     CaseEvent,
     CeilingsEvent,
@@ -19,16 +18,17 @@ from .events import (
     LaunchEnd,
     LaunchEvent,
     Measurement,
+    MuteRecord,
     Record,
     Rejected,
     Resumed,
     Shard,
     SideEvent,
     SideInfo,
-    SideName,
     Skip,
     WorkRecord,
 )
+from .fields import SCHEMA, SideName
 from .reader import Lines, parse_event, read
 from .writer import Writer, dump
 
@@ -50,6 +50,7 @@ __all__ = [
     "LaunchEvent",
     "Lines",
     "Measurement",
+    "MuteRecord",
     "Record",
     "Rejected",
     "Resumed",

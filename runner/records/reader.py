@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UntrustedInput
-from .events import EVENT_NAMES, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_NAME, Event
+from .events import EVENT_NAMES, Event
+from .fields import SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_NAME
 
 LINE_MAX = 1 << 20  # bytes of one line: 100,000 samples would not fit, ordinary ones take a few thousand
 DEPTH_MAX = 16  # our own records nest five deep
@@ -75,7 +76,7 @@ def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise UntrustedInput(f"{place or 'event'}: {first['msg']}"[:500]) from None
+        raise UntrustedInput(printable(f"{place or 'event'}: {first['msg']}"[:500])) from None
 
 
 def _numbered_lines(stream: BinaryIO, max_bytes: int | None) -> Iterator[tuple[int, bytes]]:
@@ -112,11 +113,11 @@ def _strict_json(line: bytes | str) -> Any:
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
         _check_depth(text)
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return _DECODER.decode(text)
     except UnicodeDecodeError:
         raise UntrustedInput("not UTF-8") from None
     except (ValueError, RecursionError) as error:  # JSONDecodeError, an integer of thousands of digits
-        raise UntrustedInput(f"not JSON: {str(error)[:200]}") from None
+        raise UntrustedInput(printable(f"not JSON: {str(error)[:200]}")) from None
 
 
 def _check_depth(text: str) -> None:
@@ -146,3 +147,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise UntrustedInput(f"{name} is not a number here")
+
+
+def printable(text: str) -> str:
+    """Text from a file, fit for a message: what a terminal would obey or hide becomes a replacement character."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

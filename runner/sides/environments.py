@@ -37,7 +37,7 @@ CACHES: Mapping[str, str] = MappingProxyType(
         "CUPY_CACHE_DIR": "cupy",
         "FLASHINFER_WORKSPACE_BASE": "flashinfer",
         "NUMBA_CACHE_DIR": "numba",
-        "PYTHONPYCACHEPREFIX": "pycache",  # keeps directories that are measured in place free of __pycache__
+        "EVENBENCH_PYCACHE": "pycache",  # where launches keep compiled modules, so that what is measured in place stays as it is
         "TILELANG_CACHE_DIR": "tilelang",
         "TORCHINDUCTOR_CACHE_DIR": "inductor",
         "TORCH_EXTENSIONS_DIR": "extensions",
@@ -132,6 +132,7 @@ def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dic
         kept[name] = str(cache / folder)
         (cache / folder).mkdir(parents=True, exist_ok=True)
     kept["PATH"] = os.pathsep.join((str(binaries), environ.get("PATH", os.defpath)))
+    kept["PYTHONDONTWRITEBYTECODE"] = "1"  # until a launch has set where to: see runner.worker.jobs.enter_root
     kept["PYTHONHASHSEED"] = "0"  # sets and dicts of strings are walked in the same order on every side
     return kept
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +21,7 @@ HOST_CACHE_DEFAULT = 32 << 20  # where the machine does not tell
 HOST_BUFFER_MIN = 8 << 20
 HOST_BUFFER_MAX = 128 << 20  # 8 ms a read at 16 GB/s; the budget has to pay for it
 SYS_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
-SIZE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+SIZE_UNITS: Mapping[str, int] = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 CU_LIMIT_PERSISTING_L2 = 6
 CU_STREAM_ACCESS_POLICY_WINDOW = 1

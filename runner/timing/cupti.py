@@ -13,7 +13,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import AttributionForged, TimerUnavailable
@@ -30,7 +30,7 @@ RECORD_KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "EXTERNAL_CORRELATION",
 API_CALL = re.compile(r"(?:^|__)cu(?:da|64)?(Launch(?!HostFunc)|GraphLaunch|Memcpy|Memset)")
 """Calls that reach the device. Some members carry a private prefix (`__cudaLaunchKernel`)."""
 
-MENDS = {
+MENDS: Mapping[str, str] = {
     "MULTIPLE_SUBSCRIBERS": "another profiler holds CUPTI in this process: run without nsys, ncu or torch.profiler",
     "PRIVILEGES": "allow profiling to all users (NVreg_RestrictProfilingToAdminUsers=0), or run as root",
     "NOT_INITIALIZED": "check that the NVIDIA driver is loaded and visible in this container",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,11 @@ class Runnable:
         self._reset = reset
         self._outputs = outputs
         self._last: Any = None
+
+    @property
+    def resets(self) -> bool:
+        """Whether every call must be preceded by a reset."""
+        return self._reset is not None
 
     def call(self) -> None:
         """The timed call; keeps its result for the check after the last sample."""
@@ -191,14 +197,31 @@ def open_case(point: Point, device: str) -> Opened:
     if case.skip:
         raise Skipped(case.why)
     require(case.requires)
-    check.seed_everything(point.seed)
     try:
-        bench = case.function(point.params, device)
+        bench = _built(point, device)
     except Exception as error:
         raise classified(error, SetupError) from error
     if not isinstance(bench, Bench):
         raise SetupError(f"the case function returned {type(bench).__name__}, not a Bench", "return Bench(run=…)")
     return Opened(point, bench, device)
+
+
+def _built(point: Point, device: str) -> Any:
+    """What the case function returns, with the random generators seeded from the id.
+
+    A generator of a library that the function itself imports is seeded only then, so the function is called again.
+    """
+    before = _generators()
+    check.seed_everything(point.seed)
+    bench = point.case.function(point.params, device)
+    if _generators() != before:
+        check.seed_everything(point.seed)
+        bench = point.case.function(point.params, device)
+    return bench
+
+
+def _generators() -> set[str]:
+    return {"numpy", "torch"} & set(sys.modules)
 
 
 def synchronize(device: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from ..timing import cache, select
 from ..timing.protocol import Timer
+from .channel import Channel
 
 
 class Instruments:
@@ -11,7 +14,14 @@ class Instruments:
 
     def __init__(self) -> None:
         self._timers: dict[tuple[str, int], Timer] = {}
+        self._announced = False
         self._steps: dict[tuple[str, str], cache.CacheStep] = {}
+
+    def announce_first_sample(self, channel: Channel) -> None:
+        """Say, once a launch and just before it, when its first sample begins: on the clock that processes share."""
+        if not self._announced:
+            self._announced = True
+            channel.send({"event": "first_sample", "at_ns": time.monotonic_ns()})
 
     def timer(self, name: str, batch: int) -> Timer:
         """The timer of that name; `batch` calls an iteration, where it is the host's."""

@@ -21,6 +21,7 @@ from .instruments import Instruments
 __all__ = ["enter_root", "one_line", "run"]
 
 HOST = "cpu"
+PYCACHE_VARIABLE = "EVENBENCH_PYCACHE"
 
 
 def run(job: dict[str, Any], channel: Channel) -> None:
@@ -61,6 +62,8 @@ def run(job: dict[str, Any], channel: Channel) -> None:
 def enter_root(root: str) -> None:
     """Work in the side's tree, with its root first on the path, as the user's own scripts would."""
     os.chdir(root)
+    sys.pycache_prefix = os.environ.get(PYCACHE_VARIABLE)  # not before: torch's own compiled files are used as they lie
+    sys.dont_write_bytecode = False
     if root not in sys.path[:1]:
         sys.path.insert(0, root)
 

@@ -54,16 +54,21 @@ def _measure_all(
     """All segments in their mirrored order; an implementation is reported after its last one."""
     segments = protocol.split_for_implementations(list(made), _counts(target, made), target["mirrored"])
     measured: dict[str, list[protocol.Measured]] = {name: [] for name in made}
+    walls = dict.fromkeys(made, 0)
     failed: set[str] = set()
+    instruments.announce_first_sample(channel)
     for name, counts in segments:
         if name in failed:
             continue
         parts = measured[name]
+        began = time.perf_counter_ns()
         try:
             parts.append(_segment(opened, made[name], counts, target, deadline, instruments))
+            walls[name] += time.perf_counter_ns() - began
             if len(parts) == _segments_of(segments, name):
                 _check(opened, made[name], target["implementations"][name], inputs)
-                channel.send(_measurement(opened.point, target, name, parts, inputs, instruments))
+                record = _measurement(opened.point, target, name, parts, instruments)
+                channel.send(record | {"inputs": inputs, "wall_ns": walls[name]})
         except MeasurementError as error:
             failed.add(name)
             channel.send(_failure(opened.point.id, name, error))
@@ -131,7 +136,6 @@ def _measurement(
     target: dict[str, Any],
     name: str,
     parts: list[protocol.Measured],
-    inputs: str,
     instruments: Instruments,
 ) -> dict[str, Any]:
     segment = protocol.merge([part.segment for part in parts])
@@ -154,7 +158,6 @@ def _measurement(
         "rejected": [{"index": index, "reason": reason} for index, reason in segment.rejected],
         "retries": [f"{r.lost} records lost, buffer of {r.buffer_bytes} bytes" for part in parts for r in part.retries],
         "check": target["implementations"][name]["check"],
-        "inputs": inputs,
         "source": point.case.source_hash,
     }
 

@@ -115,12 +115,18 @@ class WarmParent:
                     data = os.read(records, READ_BYTES)
                     if not data:
                         return (*_reap(child, launch.done), launch.case)
-                    for line in launch.lines.feed(data):
-                        if line is None or not launch.understands(line):
-                            return "crashed", "a line on the record stream is no message of ours", launch.case
-                        self._relay(nonce, line)
+                    if not self._relay_lines(nonce, launch, data):
+                        return "crashed", "a line on the record stream is no message of ours", launch.case
                     if launch.done:  # what it left running holds the records open, and is killed with its group
                         return (*_reap(child, launch.done), launch.case)
+
+    def _relay_lines(self, nonce: str, launch: _Watched, data: bytes) -> bool:
+        """Hand on the whole lines; false at the first that is no message."""
+        for line in launch.lines.feed(data):
+            if line is None or not launch.understands(line):
+                return False
+            self._relay(nonce, line)
+        return True
 
 
 @dataclass

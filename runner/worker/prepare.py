@@ -102,7 +102,7 @@ def _cost(
     timer_name: str, before: Call, runnable: Runnable, instruments: Instruments, *, count_copies: bool
 ) -> dict[str, Any]:
     batch = 1
-    if timer_name == "host":
+    if timer_name == "host" and not runnable.resets:  # a batch has one reset, and each of its calls would need one
         cost = protocol.call_cost(instruments.timer("host", 1), runnable.call)
         batch = protocol.host_batch(cost, host.clock_resolution_ns())
     timer = instruments.timer(timer_name, batch)

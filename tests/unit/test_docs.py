@@ -26,7 +26,7 @@ from runner.config.keys import CompareKeys, DefaultsKeys, Keys, OverrideKeys, Su
 from runner.config.suites import _File, _MuteKeys
 from runner.discover import PACKAGE, load, points_of
 from runner.errors import ConfigError
-from runner.records import SCHEMA, events, read
+from runner.records import SCHEMA, events, fields, read
 from runner.worker.bench import Skipped, open_case
 from tests.unit.test_repository import tracked
 
@@ -317,7 +317,7 @@ def test_the_fields_of_inner_records_are_explained(model: Any, event: str) -> No
 def test_every_kind_of_failure_is_explained_and_no_other() -> None:
     table = rows(section(text_of("docs/results.md"), "## Status"))
     kinds = table[table.index(("kind", "means")) + 1 :]
-    assert {named(row[0])[0] for row in kinds} == set(get_args(events.FailureKind))
+    assert {named(row[0])[0] for row in kinds} == set(get_args(fields.FailureKind))
 
 
 def test_every_keyword_of_a_case_is_explained_with_its_default() -> None:

@@ -144,6 +144,25 @@ class Case:
     file: str
     line: int
 
+    def __post_init__(self) -> None:
+        """Raises CaseError for a value that its keyword does not take."""
+        if self.timer is not None and self.timer not in TIMERS:
+            raise CaseError(f"timer={self.timer!r} must be one of {', '.join(TIMERS)}")
+        if self.cache is not None and self.cache not in CACHES:
+            raise CaseError(f"cache={self.cache!r} must be one of {', '.join(CACHES)}")
+        if self.device not in (None, "cpu"):
+            raise CaseError(f"device={self.device!r}: only 'cpu' can be asked for; leave it out for the accelerator")
+        count = self.iterations
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise CaseError(f"iterations={count!r} must be a whole number of 1 or more")
+        if self.timeout_s is not None and not (_is_number(self.timeout_s) and self.timeout_s > 0):
+            raise CaseError(f"timeout_s={self.timeout_s!r} must be a number over 0")
+        for keyword, tolerance in (("rtol", self.rtol), ("atol", self.atol)):
+            if not _is_number(tolerance) or tolerance < 0:
+                raise CaseError(f"{keyword}={tolerance!r} must be a number of 0 or more")
+        if self.skip and not self.why:
+            raise CaseError(f"case {self.name!r}: skip= needs why=")
+
     @property
     def points(self) -> list[Point]:
         """All grid points, in the order of the grid."""
@@ -214,38 +233,30 @@ def case(  # noqa: PLR0913 - the keywords are the public vocabulary of a case
     def declare(function: Callable[..., Bench]) -> Case:
         file, line = _place(function)
         try:
-            grid = checked_grid(name, params or {})
-            _check_keywords(
-                unknown, timer=timer, cache=cache, iterations=iterations, timeout_s=timeout_s, device=device
+            for key in unknown:
+                raise CaseError(
+                    f"unknown keyword {key!r} of @case", "see the docstring of evenbench.case for the keywords"
+                )
+            return Case(
+                name=name,
+                function=function,
+                params=MappingProxyType(checked_grid(name, params or {})),
+                tags=frozenset(_words(name, "tags", tags)),
+                device=device,
+                timer=timer,
+                requires=tuple(_words(name, "requires", requires)),
+                skip=skip,
+                why=why,
+                cache=cache,
+                iterations=iterations,
+                timeout_s=timeout_s,
+                rtol=rtol,
+                atol=atol,
+                file=file,
+                line=line,
             )
-            for keyword, tolerance in (("rtol", rtol), ("atol", atol)):
-                if not _is_number(tolerance) or tolerance < 0:
-                    raise CaseError(f"{keyword}={tolerance!r} must be a number of 0 or more")
-            for keyword, words in (("tags", tags), ("requires", requires)):
-                if isinstance(words, str):  # it would be taken apart into letters
-                    raise CaseError(f"case {name!r}: {keyword}={words!r} must be a list of strings")
-            if skip and not why:
-                raise CaseError(f"case {name!r}: skip= needs why=")
         except CaseError as error:
             raise CaseError(f"{file}:{line}: {error.message}", error.hint) from None
-        return Case(
-            name=name,
-            function=function,
-            params=MappingProxyType(grid),
-            tags=frozenset(tags),
-            device=device,
-            timer=timer,
-            requires=tuple(requires),
-            skip=skip,
-            why=why,
-            cache=cache,
-            iterations=iterations,
-            timeout_s=timeout_s,
-            rtol=rtol,
-            atol=atol,
-            file=file,
-            line=line,
-        )
 
     return declare
 
@@ -255,27 +266,10 @@ def _place(function: Callable[..., Any]) -> tuple[str, int]:
     return (code.co_filename, code.co_firstlineno) if code else ("<unknown>", 0)
 
 
-def _check_keywords(
-    unknown: Mapping[str, object],
-    *,
-    timer: str | None,
-    cache: str | None,
-    iterations: int | None,
-    timeout_s: float | None,
-    device: str | None,
-) -> None:
-    for key in unknown:
-        raise CaseError(f"unknown keyword {key!r} of @case", "see the docstring of evenbench.case for the keywords")
-    if timer is not None and timer not in TIMERS:
-        raise CaseError(f"timer={timer!r} must be one of {', '.join(TIMERS)}")
-    if cache is not None and cache not in CACHES:
-        raise CaseError(f"cache={cache!r} must be one of {', '.join(CACHES)}")
-    if device not in (None, "cpu"):
-        raise CaseError(f"device={device!r}: only 'cpu' can be asked for; leave it out for the accelerator")
-    if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
-        raise CaseError(f"iterations={iterations!r} must be a whole number of 1 or more")
-    if timeout_s is not None and not (_is_number(timeout_s) and timeout_s > 0):
-        raise CaseError(f"timeout_s={timeout_s!r} must be a number over 0")
+def _words(name: str, keyword: str, words: Iterable[str]) -> Iterable[str]:
+    if isinstance(words, str):  # it would be taken apart into letters
+        raise CaseError(f"case {name!r}: {keyword}={words!r} must be a list of strings")
+    return words
 
 
 def _is_number(value: object) -> bool:

@@ -187,10 +187,7 @@ def demo_outcome(comment: str) -> tuple[str, bool]:
 
 
 def prove_start(asked: argparse.Namespace) -> bool:
-    """Start times of forked launches, from a results file. Nothing is promised, so always true.
-
-    The driver learns of a case when it is done, so this holds the whole of the first case, some 0.1 s.
-    """
+    """Start times of forked launches, from a results file. Nothing is promised, so always true."""
     path = asked.results or asked.out / "self" / "results.jsonl"
     if not path.is_file():
         raise SystemExit(f"error: no results file {path} (hint: run `scripts/prove self` first, or name one)")

@@ -9,26 +9,20 @@ from .events import (
     End,
     Event,
     Failure,
-    Harness,
-    Header,
     ImplementationRecord,
     Input,
-    JudgeSettings,
     KernelRecord,
     LaunchEnd,
     LaunchEvent,
     Measurement,
-    MuteRecord,
-    Record,
     Rejected,
     Resumed,
-    Shard,
     SideEvent,
-    SideInfo,
     Skip,
     WorkRecord,
 )
 from .fields import SCHEMA, SideName
+from .header import Harness, Header, JudgeSettings, MuteRecord, Record, Shard, SideInfo
 from .reader import Lines, parse_event, read
 from .writer import Writer, dump
 

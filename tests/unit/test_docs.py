@@ -26,7 +26,7 @@ from runner.config.keys import CompareKeys, DefaultsKeys, Keys, OverrideKeys, Su
 from runner.config.suites import _File, _MuteKeys
 from runner.discover import PACKAGE, load, points_of
 from runner.errors import ConfigError
-from runner.records import SCHEMA, events, fields, read
+from runner.records import SCHEMA, events, fields, header, read
 from runner.worker.bench import Skipped, open_case
 from tests.unit.test_repository import tracked
 
@@ -301,8 +301,8 @@ def test_no_event_is_explained_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("model", "event"),
     [
-        (events.SideInfo, "header"),
-        (events.JudgeSettings, "header"),
+        (header.SideInfo, "header"),
+        (header.JudgeSettings, "header"),
         (events.Input, "case"),
         (events.WorkRecord, "case"),
         (events.ImplementationRecord, "case"),

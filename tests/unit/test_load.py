@@ -338,7 +338,7 @@ class TestShards:
 
     def test_the_same_one_twice(self, tmp_path: Path) -> None:
         path = self.shards(tmp_path, {}, {})[0]
-        with pytest.raises(UntrustedInput, match=r"both are shard 0 of 2.*evenbench diff"):
+        with pytest.raises(UntrustedInput, match=r"both are shard 0 of 2.*name it once"):
             load_files([path, path])
 
     def test_case_in_two_shards(self, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ class _Rounds:
 
         job = {"kind": "measure", "root": str(crew.side.root), "cases": crew.cases}
         lost = run_targets(crew.session, self._recorder, spec, job, targets, accept, self._progress)
-        self._lost.update(lost)
+        self._lost.update(list(lost))
 
 
 def _warm(crew: Crew, found: Found, chosen: Sequence[str], run: Run, writer: Writer, progress: Progress) -> bool:

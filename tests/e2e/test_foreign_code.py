@@ -150,13 +150,23 @@ def test_misbehaving_launches_cost_at_most_themselves(repository: Repository) ->
     assert "secret" not in done.stdout
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     assert rows["quick/sum"]["verdict"] in ("unchanged", "inconclusive")
-    assert rows["quick/sum"]["base"]["median_ms"] > 1e-5
+    assert rows["quick/sum"]["base"]["device_busy_ms"] > 1e-5
     assert rows["mis/floods"]["verdict"] in ("unchanged", "inconclusive")
     assert rows["mis/babbles"]["verdict"] == "failed"
     assert rows["mis/quits"]["verdict"] == "failed"
     assert (repository.path / "out.jsonl").stat().st_size < 1 << 20
     output = (repository.path / "out.jsonl").read_text()
     assert '"device_busy_ns":[1,1,1' not in output
+
+
+def test_a_directory_measured_in_place_stays_as_it_is(repository: Repository) -> None:
+    repository.commit(
+        {"mylib.py": "def work(x):\n    return x.sum()\n", "cases/more.py": QUICK.replace("quick", "more")}
+    )
+    before = sorted(path for path in repository.path.rglob("*") if ".git" not in path.parts)
+    done = repository.evenbench("run", "--output", str(repository.path.parent / "out.jsonl"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(path for path in repository.path.rglob("*") if ".git" not in path.parts) == before
 
 
 def test_the_environment_of_a_launch_holds_no_secret(repository: Repository, tmp_path: Path) -> None:

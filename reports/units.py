@@ -9,6 +9,11 @@ SPACE = " "  # between number and unit; a plain one, since narrow ones break col
 MINUS = "−"
 NOTHING = "–"  # stands where a number is missing: missing is never 0
 TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+RATE_PREFIXES = (
+    (0.1, 1.0, "T"),
+    (1e-4, 1e-3, "G"),
+    (0.0, 1e-6, "M"),
+)  # lowest rate in tera, scale, prefix: from a tenth of the unit on: a GPU's rates stay in one
 DIGITS = 3  # significant; one more where two times would read the same
 FINE_HALF_WIDTH = 0.0005  # an interval narrower than ± 0.05 % needs a second decimal to be seen
 
@@ -70,10 +75,15 @@ def rate(tflops: float | None, bandwidth_tbs: float | None) -> str:
     """The rates that are known, such as ``312 TFLOP/s · 2.1 TB/s``."""
     parts = []
     if tflops:
-        parts.append(f"{_significant(tflops, DIGITS)}{SPACE}TFLOP/s")
+        parts.append(_scaled(tflops, "FLOP/s"))
     if bandwidth_tbs:
-        parts.append(f"{_significant(bandwidth_tbs, DIGITS)}{SPACE}TB/s")
+        parts.append(_scaled(bandwidth_tbs, "B/s"))
     return " · ".join(parts)
+
+
+def _scaled(tera: float, unit: str) -> str:
+    scale, prefix = next((scale, prefix) for lowest, scale, prefix in RATE_PREFIXES if tera >= lowest)
+    return f"{_significant(tera / scale, DIGITS)}{SPACE}{prefix}{unit}"
 
 
 def ratio(value: float) -> str:

@@ -401,7 +401,7 @@ class TestUnits:
         [
             (312.04, None, "312 TFLOP/s"),
             (None, 4.3, "4.30 TB/s"),
-            (0.0123, 1.0, "0.0123 TFLOP/s · 1.00 TB/s"),
+            (0.0123, 1.0, "12.3 GFLOP/s · 1.00 TB/s"),
             (None, None, ""),
         ],
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
 from .case import CACHES, TIMERS
 
+VERBOSE_HELP = "a traceback with every error"
 EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
 import · 3 machine not fit · 4 nothing could be measured · 5 input not trusted · 6 GitHub refused · 8 the pull request
 moved on · 130 interrupted"""
@@ -23,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"evenbench {__version__}")
-    top.add_argument("-v", "--verbose", action="store_true", help="a traceback with every error")
+    top.add_argument("-v", "--verbose", action="store_true", help=VERBOSE_HELP)
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     _compare(verbs.add_parser("compare", help="measure two sides in turn and print the table; the main job"))
     _run(verbs.add_parser("run", help="measure one checkout"))
@@ -31,7 +33,21 @@ def parser() -> argparse.ArgumentParser:
     _report(verbs.add_parser("report", help="results files as a table, comment or JSON"))
     _plan(verbs.add_parser("plan", help="the shard matrix as JSON; needs neither GPU nor cases"))
     _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
+    for verb in verbs.choices.values():
+        verb.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE_HELP)
     return top
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line, with patterns wherever they stand: also behind options, where argparse leaves them over."""
+    top = parser()
+    asked, left = top.parse_known_args(argv)
+    words = "rest" if hasattr(asked, "rest") else "patterns"
+    if any(word.startswith("-") for word in left) or (left and not hasattr(asked, words)):
+        top.error(f"unrecognized arguments: {' '.join(left)}")
+    if left:
+        setattr(asked, words, [*getattr(asked, words), *left])
+    return asked
 
 
 def _compare(verb: argparse.ArgumentParser) -> None:
@@ -49,6 +65,7 @@ def _compare(verb: argparse.ArgumentParser) -> None:
         )
         verb.add_argument(f"--{side}-python", metavar="PATH", help=f"interpreter of {side}, used as it is")
         verb.add_argument(f"--{side}-sha", metavar="SHA", help=f"the commit that the directory of {side} holds")
+    verb.add_argument("--min-effect", type=float, metavar="FRACTION", help="smallest change that is called one")
     verb.add_argument(
         "--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own"
     )
@@ -84,7 +101,6 @@ def _measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--measure-ms", type=float, metavar="MS", help="budget of a case's samples")
     verb.add_argument("--warmup-ms", type=float, metavar="MS", help="budget of a case's warm-up")
     verb.add_argument("--timeout-s", type=float, metavar="S", help="longest time of a case in one launch")
-    verb.add_argument("--min-effect", type=float, metavar="FRACTION", help="smallest change that is called one")
     verb.add_argument(
         "--allow-fallback", action="store_true", default=None, help="CUDA events where CUPTI fails, labelled"
     )
@@ -94,7 +110,9 @@ def _where(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cases", default="cases", metavar="DIR", help="cases directory, relative to a side; default: cases"
     )
-    verb.add_argument("--config", type=Path, metavar="FILE", help="instead of the suites.yaml of base, else head")
+    verb.add_argument(
+        "--config", type=Path, metavar="FILE", help="instead of the suites.yaml of the side, of base first"
+    )
 
 
 def _list(verb: argparse.ArgumentParser) -> None:

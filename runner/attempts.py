@@ -9,15 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
 from .launch import Message, Session
 from .records import Failure, LaunchEnd, LaunchEvent, SideName, Writer
 
+TELEMETRY_MAX = 40  # values of one launch; a launch of ours sends about 20
+TELEMETRY_NAME_MAX = 64
+TELEMETRY_TEXT_MAX = 300
+TELEMETRY_NUMBER_MAX = 1e15  # bytes, hertz and milliwatts of a device stay below
 STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure record
 NS = 1_000_000_000
+
+Status: TypeAlias = Literal["ok", "crashed", "timeout", "interrupted"]
 
 
 class Progress(Protocol):
@@ -44,6 +50,7 @@ class LaunchSpec:
     kind: Literal["preparation", "timed"]
     start: Literal["fork", "plain"]
     round: int | None = None
+    rounds: int = 1
     slot: int = 0
     mirrored: bool = False
     uuid: str = ""
@@ -52,7 +59,7 @@ class LaunchSpec:
     @property
     def text(self) -> str:
         """For people."""
-        return "preparation" if self.round is None else f"round {self.round + 1}"
+        return "preparation" if self.round is None else f"round {self.round + 1} of {self.rounds}"
 
 
 @dataclass
@@ -147,6 +154,18 @@ class _Outcome:
     kind: Literal["crashed", "timeout"] = "crashed"
     culprit: str | None = None
     detail: str = ""
+    first_sample_ns: int = 0
+    telemetry: dict[str, float | str | None] = field(default_factory=dict)
+
+    def end(self, status: Status, wall_ns: int) -> LaunchEnd:
+        """The `launch_end` line."""
+        return LaunchEnd(
+            launch=self.number,
+            status=status,
+            wall_ns=wall_ns,
+            first_sample_ns=self.first_sample_ns,
+            telemetry=self.telemetry,
+        )
 
 
 def _attempt(
@@ -162,8 +181,7 @@ def _attempt(
     progress.launch(spec.side, spec.text, len(targets))
     outcome = _Outcome()
     began = time.monotonic_ns()
-    first_sample = 0
-    status: Literal["ok", "crashed", "timeout", "interrupted"] = "interrupted"
+    status: Status = "interrupted"
     try:
         timeout = max(float(target["timeout_s"]) for target in targets)
         for message in session.launch(job, fork=spec.start == "fork", timeout_s=timeout):
@@ -177,18 +195,17 @@ def _attempt(
                 outcome.finished.add(str(message.get("case")))
                 outcome.culprit = None
             elif event == "first_sample":
-                first_sample = _since(began, message)
+                outcome.first_sample_ns = _since(began, message)
+            elif event == "telemetry":
+                outcome.telemetry = bounded_telemetry(message.get("values"))
             elif event == "exit":
                 status = _status(message)
                 outcome.detail = str(message.get("detail", ""))
             elif event not in ("machine", "done"):
                 _accept(accept, outcome, recorder, spec, message)
     finally:
-        wall = time.monotonic_ns() - began
         if outcome.number >= 0:
-            recorder.writer.write(
-                LaunchEnd(launch=outcome.number, status=status, wall_ns=wall, first_sample_ns=first_sample)
-            )
+            recorder.writer.write(outcome.end(status, time.monotonic_ns() - began))
         progress.launch_done()
     outcome.ok = status == "ok"
     outcome.kind = "timeout" if status == "timeout" else "crashed"
@@ -218,7 +235,22 @@ def _since(began: int, message: Message) -> int:
     return at - began if isinstance(at, int) and began <= at <= time.monotonic_ns() else 0
 
 
-def _status(message: Message) -> Literal["ok", "crashed", "timeout", "interrupted"]:
+def bounded_telemetry(values: object) -> dict[str, float | str | None]:
+    """What a launch says of its device, as far as it fits the record: finite numbers and short texts, a few dozen."""
+    if not isinstance(values, dict):
+        return {}
+    kept: dict[str, float | str | None] = {}
+    for name, value in list(values.items())[:TELEMETRY_MAX]:
+        if len(name) > TELEMETRY_NAME_MAX or not name.isprintable() or isinstance(value, bool):
+            continue
+        if isinstance(value, str) and value.isprintable():  # a lone surrogate is not, and could not be written
+            kept[name] = value[:TELEMETRY_TEXT_MAX]
+        elif isinstance(value, int | float) and abs(value) <= TELEMETRY_NUMBER_MAX:  # false for NaN
+            kept[name] = value
+    return kept
+
+
+def _status(message: Message) -> Status:
     found = message.get("status")
     return found if found in ("ok", "timeout", "interrupted") else "crashed"
 

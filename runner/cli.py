@@ -35,6 +35,7 @@ from .errors import (
     UsageError,
 )
 from .plan import SEED_BITS, shard_matrix
+from .preparation import PATTERN_HINT
 from .progress import ConsoleProgress
 from .records import JudgeSettings
 from .sides import SideSpec
@@ -45,7 +46,7 @@ WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
-    asked = arguments.parser().parse_args(argv)
+    asked = arguments.parse(argv)
     signal.signal(signal.SIGTERM, _interrupt)  # a workflow's cancel ends a run as Ctrl-C does
     try:
         return VERBS[asked.verb](asked)
@@ -115,9 +116,14 @@ def list_cases(asked: argparse.Namespace) -> int:
     for broken in found.broken:
         _say(f"cannot be imported here: {broken.error}")
     if not found.points and found.broken:
-        raise CaseError(f"no case file can be imported: {found.broken[0].error}")
-    if not points:
+        hint = "list runs no set-up: install the library here, or try evenbench run"
+        raise CaseError(f"no case file can be imported: {found.broken[0].error}", hint)
+    if not found.points:
         raise UsageError("no cases were found", f"put case files into {asked.cases}/, or name it with --cases")
+    if not points:
+        raise UsageError(
+            f"{' '.join(patterns) or asked.suite}: selects none of the {len(found.points)} cases", PATTERN_HINT
+        )
     return EXIT_OK
 
 
@@ -241,7 +247,7 @@ def _request(
         config=asked.config,
         suite=asked.suite,
         patterns=list(patterns),
-        keys={key: getattr(asked, key) for key in keys} | dict(more),
+        keys={key: getattr(asked, key, None) for key in keys} | dict(more),
         rounds=asked.rounds,
         seed=asked.seed,
         shard=getattr(asked, "shard", (0, 1)),
@@ -287,7 +293,9 @@ def _write(path: Path | None, text: str) -> None:
 
 
 def _width() -> int:
-    return shutil.get_terminal_size((WIDTH_OF_A_FILE, 24)).columns if sys.stdout.isatty() else WIDTH_OF_A_FILE
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size((WIDTH_OF_A_FILE, 24)).columns
+    return WIDTH_OF_A_FILE
 
 
 def _colour() -> bool:

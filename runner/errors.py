@@ -18,6 +18,7 @@
         ├── WrongResult                 the check against the reference failed
         ├── InputsChanged               shared inputs were written by an implementation
         ├── TimerUnavailable            the timer asked for cannot work here
+        ├── ColdProbeFailed             the cache step leaves data in the cache
         ├── RecordsLost                 CUPTI dropped activity records
         ├── OffThreadLaunch             a kernel carries no id of ours
         ├── NoDeviceWork                an iteration reached no device
@@ -136,6 +137,12 @@ class InputsChanged(MeasurementError):
 
 class TimerUnavailable(MeasurementError):
     """The timer that was asked for does not work here; the message names the cause and the mend."""
+
+    kind = "timer"
+
+
+class ColdProbeFailed(MeasurementError):
+    """The cache step does not empty the cache, so that no row may be called cold."""
 
     kind = "timer"
 

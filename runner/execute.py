@@ -90,7 +90,8 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress)
     progress.stage("measuring")
     began = time.monotonic()
     rounds = _Rounds(run, crews, table, forkable, recorder, progress)
-    for number in range(run.taken.rounds if run.taken else 0, run.plan.rounds):
+    last = run.plan.rounds if table.common or run.verb == "run" else 1  # without a pair nothing is judged
+    for number in range(run.taken.rounds if run.taken else 0, last):
         rounds.make(number)
     outcome.measured = rounds.measured
     outcome.measuring_s = time.monotonic() - began
@@ -169,6 +170,7 @@ class _Rounds:
             kind="timed",
             start=start,
             round=number,
+            rounds=self._run.plan.rounds,
             slot=slot,
             mirrored=self._run.plan.mirrored(number),
             uuid=gpu.uuid if gpu else "",

@@ -201,10 +201,8 @@ def _config(request: Request, checkouts: Sequence[Checkout]) -> Config:
 def _settings(request: Request, config: Config) -> RunSettings:
     keys = dict(request.keys)
     if request.verb == "run":
-        return resolve(config, request.suite, keys).without_judging(request.rounds or 1)
-    if request.rounds is not None:
-        keys["rounds"] = request.rounds
-        keys["max_rounds"] = request.rounds
+        return resolve(config, request.suite, keys).without_judging(1 if request.rounds is None else request.rounds)
+    keys["rounds"] = request.rounds
     return resolve(config, request.suite, keys)
 
 

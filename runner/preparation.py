@@ -20,6 +20,10 @@ from .timing import protocol
 
 NEVER_REPORTED = Loss("crashed", "its launch finished without a word about it")
 DISCOVERY_TIMEOUT_S = 300.0  # importing all case files with their libraries, cold
+PATTERN_HINT = (
+    "evenbench list shows their ids; a * stops at a slash or comma, ** does not, and a pattern with brackets names all "
+    "parameters: 'conv/*', 'conv**', 'conv/fft[size=64,**]'"
+)
 CASES_MAX = 20_000  # of one side: more is a mistake in a parameter grid
 
 
@@ -142,8 +146,7 @@ def choose(
         for name, side in found.items()
     }
     if not any(chosen.values()):
-        wanted = " ".join(patterns) or f"suite {settings.suite!r}"
-        raise UsageError(f"{wanted}: selects none of the {len(everything)} cases", "evenbench list shows their ids")
+        raise _nothing_selected(found, settings, patterns, len(everything))
     if len(chosen) > 1 and not set.intersection(*(set(ids) for ids in chosen.values())):
         some = {name: (ids or ["none"])[0] for name, ids in chosen.items()}
         listed = ", ".join(f"{name} has {example}" for name, example in some.items())
@@ -151,6 +154,20 @@ def choose(
             f"the sides have no case in common: {listed}", "--cases-from head runs head's cases on both"
         )
     return {name: [case_id for case_id in ids if plan.takes(case_id)] for name, ids in chosen.items()}
+
+
+def _nothing_selected(
+    found: Mapping[SideName, Found], settings: RunSettings, patterns: Sequence[str], number: int
+) -> UsageError:
+    points = {case_id: point for side in found.values() for case_id, point in side.points.items()}
+    wanted = " ".join(patterns) or f"suite {settings.suite!r}"
+    outside = sum(1 for case_id, point in points.items() if patterns and select(patterns, case_id, point.tags))
+    if outside:
+        return UsageError(
+            f"{wanted}: selects none of the cases of suite {settings.suite!r}, but {outside} outside it",
+            "choose another suite with --suite, or give the case the tag of this one",
+        )
+    return UsageError(f"{wanted}: selects none of the {number} cases", PATTERN_HINT)
 
 
 def prepare(

@@ -41,16 +41,23 @@ class ConsoleProgress:
 
     def stage(self, text: str) -> None:
         """A new part of the run began."""
-        self._show(text, plain=True)
+        if self._status:
+            self._status.update(text)
+        else:
+            self._print(text)
 
     def launch(self, side: str, text: str, cases: int) -> None:
         """A launch began."""
         timed = text.startswith("round")
         if timed and self._measuring_since is None:
             self._measuring_since = time.monotonic()
-        self._line = f"{text} · {side} · {cases} {'case' if cases == 1 else 'cases'}{self._left() if timed else ''}"
-        self._show(self._line, plain=timed and text != self._told)
-        self._told = text
+        left = self._left() if timed else ""
+        self._line = f"{text} · {side} · {cases} {'case' if cases == 1 else 'cases'}{left}"
+        if self._status:
+            self._status.update(self._line)
+        elif timed and text != self._told:  # plain lines: one a round
+            self._told = text
+            self._print(f"{text}{left}")
 
     def case(self, case_id: str) -> None:
         """A case began."""
@@ -69,8 +76,5 @@ class ConsoleProgress:
         left = max(0.0, spent / self._timed * (self._expected - self._timed))
         return f" · about {left:.0f} s left"
 
-    def _show(self, text: str, *, plain: bool) -> None:
-        if self._status:
-            self._status.update(text)
-        elif plain:
-            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {text}", markup=False, highlight=False)
+    def _print(self, text: str) -> None:
+        self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {text}", markup=False, highlight=False)

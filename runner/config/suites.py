@@ -141,7 +141,9 @@ def resolve(config: Config, suite: str | None, command_line: Values = NOTHING) -
     name = _suite_name(config.suites, suite)
     fixed = checked(SuiteKeys, said(command_line), COMMAND_LINE).set_keys()
     chosen = config.suites[name]
-    layers = {**config.defaults, **config.compare, **chosen.values, "include": chosen.include, **fixed}
+    below = {**config.defaults, **config.compare, **chosen.values, "include": chosen.include}
+    fixed = _raised(fixed, {**below, **fixed})
+    layers = {**below, **fixed}
     values = SuiteKeys(**layers).model_dump()
     _check_looks(values, COMMAND_LINE, [], fixed)
     measure = Measure(**{key: values.pop(key) for key in MEASURE_KEYS})
@@ -207,7 +209,8 @@ def _check_version(data: object) -> None:
 
 
 def _config(file: _File) -> Config:
-    defaults = file.defaults.model_dump()
+    written = file.defaults.model_dump()
+    defaults = {**written, **_raised(file.defaults.set_keys(), written)}
     _check_looks(defaults, "", ["defaults"], file.defaults.set_keys())
     suites = {name: _suite(name, keys, defaults) for name, keys in file.suites.items()}
     overrides = {pattern: keys.set_keys() for pattern, keys in file.overrides.items()}
@@ -234,8 +237,17 @@ def _suite(name: str, keys: SuiteKeys, defaults: Values) -> Suite:
     if "include" not in values:
         path = path_text("", ["suites", name, "include"])
         raise ConfigError(f"{path}: is required", 'include: ["**"] takes all cases')
+    values = _raised(values, {**defaults, **values})
     _check_looks({**defaults, **values}, "", ["suites", name], values)
     return Suite(keys.include, _without(values, "include"))
+
+
+def _raised(own: Values, all_values: Values) -> Values:
+    """A layer that sets `rounds` alone, over the `max_rounds` below it, means as many of both."""
+    rounds = all_values["rounds"]
+    if "rounds" in own and "max_rounds" not in own and rounds > all_values["max_rounds"]:
+        return MappingProxyType({**own, "max_rounds": rounds})
+    return own
 
 
 def _without(values: Values, key: str) -> Values:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..machine import QUERY_S, Gpu
+from ..telemetry import IDLE, limits
 from .check import Check, Probes, State, number, one_line, said
 
 MEMORY_MAX_MIB = 1_024  # drivers before 510 count their own reserve as used, about 600 MiB of a large GPU
@@ -23,17 +24,6 @@ REASONS = "clocks_throttle_reasons.active"  # the older spelling, which newer dr
 PERSISTENCE, MIG, ECC = "persistence_mode", "mig.mode.current", "ecc.errors.uncorrected.volatile.total"
 FIELDS = (MEMORY, UTILISATION, MODE, CLOCK, CLOCK_MAX, REASONS, PERSISTENCE, MIG, ECC)
 
-IDLE = 0x01  # bits of nvmlClocksEventReasons (nvml.h): this one is no fault, those below hold clocks down
-CLOCK_LIMITS = (
-    (0x02, "application clocks"),
-    (0x04, "power cap"),
-    (0x08, "hardware slowdown"),
-    (0x10, "sync boost"),
-    (0x20, "temperature (software)"),
-    (0x40, "temperature (hardware)"),
-    (0x80, "power brake"),
-    (0x100, "display clocks"),
-)
 VISIBLE_MEND = "check nvidia-smi; a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 TENANT_MEND = "end what else uses this GPU (from a container, only the host sees it), or choose another with --gpu"
 
@@ -107,10 +97,10 @@ def _clocks(reading: Mapping[str, str]) -> Check:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", reading[REASONS]) is None:
         return Check("clocks", "note", f"what holds them back cannot be read: {reading[REASONS]}", should, "")
     reasons = int(reading[REASONS], 16)
-    limits = [name for bit, name in CLOCK_LIMITS if reasons & bit]
-    causes = ", ".join(limits) or ("nothing but idleness" if reasons & IDLE else "nothing")
+    held = limits(reasons)
+    causes = ", ".join(held) or ("nothing but idleness" if reasons & IDLE else "nothing")
     read = f"SM at {reading[CLOCK]} of {reading[CLOCK_MAX]} MHz, held back by {causes}"
-    return Check("clocks", "note" if limits else "fit", read, should, mend)
+    return Check("clocks", "note" if held else "fit", read, should, mend)
 
 
 def _persistence(mode: str) -> Check:

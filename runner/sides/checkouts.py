@@ -97,7 +97,7 @@ def check_out(spec: SideSpec, repo: Path, scratch: Path, *, exclude: Collection[
         raise UsageError(f"{spec.name}: {spec.target} is no directory, and {repo} is no git repository")
     hint = _close_refs(spec.target, repo)
     if spec.name == "head":
-        hint = "; ".join(filter(None, (hint, f"a pattern of cases is known by its *, as in '{spec.target}*'")))
+        hint = "; ".join(filter(None, (hint, f"a pattern of cases is known by its *, as in '{spec.target}**'")))
     raise UsageError(f"{spec.name}: unknown ref or directory: {spec.target!r}", hint)
 
 

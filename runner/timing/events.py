@@ -1,7 +1,9 @@
-"""Event timers: a pair of events around the call. They time the host's next launch too, hence only on request."""
+"""Event timers: a pair of events around the call. On a CUDA device only on request: they time the host's launch too."""
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,12 +76,42 @@ class CudaEventTimer(EventTimer):
     """`torch.cuda` events on the current stream. Raises TimerUnavailable where torch sees no CUDA device."""
 
     def __init__(self) -> None:
-        import functools
-        import time
-
         import torch
 
         if not torch.cuda.is_available():
             raise TimerUnavailable("torch sees no CUDA device", 'use timer "host" on a CPU')
         new_event = functools.partial(torch.cuda.Event, enable_timing=True)
         super().__init__("cuda-events", new_event, torch.cuda.synchronize, time.perf_counter_ns)
+
+
+class DeviceEventTimer(EventTimer):
+    """`torch.Event` on the current stream of whatever accelerator torch has.
+
+    Raises:
+        TimerUnavailable: torch has no accelerator, or one whose events tell no time.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if found is None:
+            raise TimerUnavailable(
+                "torch sees no accelerator", 'use device="cpu", or a torch built for this accelerator'
+            )
+        new_event = functools.partial(torch.Event, found, enable_timing=True)
+        super().__init__("device-events", new_event, torch.accelerator.synchronize, time.perf_counter_ns)
+        try:
+            self._try()
+        except (RuntimeError, NotImplementedError) as error:
+            raise TimerUnavailable(
+                f"the events of device {found.type!r} tell no time: {error}",
+                'use a torch that supports them, or device="cpu"',
+            ) from error
+
+    def _try(self) -> None:
+        start, end = self._new_event(), self._new_event()
+        start.record()
+        end.record()
+        self._synchronize()
+        start.elapsed_time(end)

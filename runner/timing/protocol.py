@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import RecordsLost, SamplesRejected
+from .precision import is_precise
 
 NS_PER_MS = 1_000_000
 
@@ -22,6 +23,7 @@ COMPARISON_WARMUP = (3, 5)
 SEGMENT_MIN_SAMPLES = 5  # of each of the two segments that an implementation gets in a launch
 SEGMENT_MIN_WARMUP = 3
 TIMEOUT_MIN_SAMPLES = 10  # a time-out never leaves fewer: under that a median says nothing
+PRECISION_BLOCK = 20  # looking costs a flush and a decoding, so not after every sample
 COARSE_NS = 10 * NS_PER_MS  # longer calls keep the lowest count, whose p10 and p90 rest on single samples
 
 BUFFER_BYTES = 1 << 20  # holds the records of a block; larger ones only make the flush longer
@@ -103,7 +105,7 @@ class Measured:
     Args:
         segment: the kept samples, warm-up left out.
         warmup: warm-up iterations done.
-        stop: why sampling ended: ``"count"`` or ``"timeout"``.
+        stop: why sampling ended: ``"count"``, ``"timeout"`` or ``"precision"``.
         retries: the attempts before this one whose records were lost.
         coarse: the call takes over 10 ms, so its percentiles rest on few samples.
     """
@@ -201,6 +203,7 @@ def measure(  # noqa: PLR0913 (what is measured, how often, until when; the rest
     deadline_ns: int | None,
     clock: Callable[[], int],
     count_copies: bool = False,
+    precision: float = 0.0,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Measured:
     """Measure one segment: warm up, sample, validate; again with larger buffers where records were lost.
@@ -209,6 +212,8 @@ def measure(  # noqa: PLR0913 (what is measured, how often, until when; the rest
 
     Args:
         deadline_ns: when to stop, on `clock`; 10 samples are taken even past it. None: never.
+        precision: stop early once the half-width of the median's 95 % interval is a smaller fraction of the median;
+            looked at after each block of 20 samples. 0: never.
 
     Raises:
         RecordsLost: records were lost in each of three attempts.
@@ -219,7 +224,7 @@ def measure(  # noqa: PLR0913 (what is measured, how often, until when; the rest
     while True:
         timer.open(count_copies, buffer_bytes)
         try:
-            segment, warmup, stop = _attempt(timer, prepare, run, counts, deadline_ns, clock)
+            segment, warmup, stop = _attempt(timer, prepare, run, counts, deadline_ns, clock, precision)
         finally:
             timer.close()
         if not segment.lost:
@@ -262,6 +267,7 @@ def _attempt(
     counts: Counts,
     deadline_ns: int | None,
     clock: Callable[[], int],
+    precision: float,
 ) -> tuple[Segment, int, str]:
     """One try at a segment: the samples, the warm-up iterations done, why it stopped."""
     iterate = timer.iterate
@@ -272,13 +278,19 @@ def _attempt(
     if warmup and (lost := timer.collect().lost):
         return Segment([], [], [], None, [], lost=lost), warmup, "lost"
     floor = min(TIMEOUT_MIN_SAMPLES, counts.samples)
+    blocks: list[Segment] = []
     stop = "count"
     for done in range(counts.samples):
+        if precision and done and done % PRECISION_BLOCK == 0:
+            blocks.append(timer.collect())
+            busy = [ns for block in blocks for ns in block.device_busy_ns]
+            if blocks[-1].lost or is_precise(busy, precision, timer.tick_ns or 0):
+                return merge(blocks), warmup, "precision"
         if deadline_ns is not None and done >= floor and clock() >= deadline_ns:
             stop = "timeout"
             break
         iterate(done, prepare, run)
-    return timer.collect(), warmup, stop
+    return merge([*blocks, timer.collect()]), warmup, stop
 
 
 def _check_rejected(segment: Segment) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from ..errors import TimerUnavailable
 from . import cupti
-from .events import CudaEventTimer
+from .events import CudaEventTimer, DeviceEventTimer
 from .host import HostTimer
 from .protocol import Timer
 
 AUTO = "auto"
-TIMERS = ("cupti", "cuda-events", "host")
+TIMERS = ("cupti", "cuda-events", "device-events", "host")
 
 
 def make_timer(name: str, *, batch: int = 1) -> Timer:
@@ -27,6 +27,8 @@ def make_timer(name: str, *, batch: int = 1) -> Timer:
         return cupti.CuptiTimer()
     if name == "cuda-events":
         return CudaEventTimer()
+    if name == "device-events":
+        return DeviceEventTimer()
     if name == "host":
         return HostTimer(batch)
     raise _unknown(name)
@@ -53,12 +55,20 @@ def choose_timer(
         if requested in (AUTO, "host"):
             return "host", None
         raise TimerUnavailable(f"timer {requested!r} cannot time the CPU", 'use timer "auto" or "host"')
-    if kind != "cuda":
-        raise TimerUnavailable(f"no timer can time device {device!r}", 'use device="cuda" or device="cpu"')
     if requested == "host":
         raise TimerUnavailable(
-            "the host timer cannot time a CUDA device: a call returns before the device has done it",
-            'use timer "auto", "cupti" or "cuda-events"',
+            f"the host timer cannot time device {device!r}: a call returns before the device has done it",
+            'use timer "auto"',
+        )
+    if kind != "cuda":
+        if requested in (AUTO, "device-events"):
+            return "device-events", None
+        raise TimerUnavailable(
+            f"timer {requested!r} is for CUDA devices, not for {device!r}", 'use timer "auto" or "device-events"'
+        )
+    if requested == "device-events":
+        raise TimerUnavailable(
+            "timer 'device-events' is for accelerators other than NVIDIA's", 'use timer "auto" or "cuda-events"'
         )
     if requested == "cuda-events":
         return "cuda-events", "asked for"

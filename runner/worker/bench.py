@@ -155,11 +155,11 @@ class Opened:
             check.check_result(runnable.result, reference, case.rtol, case.atol)
         self.refuse_changed_inputs(inputs)
 
-    def refuse_changed_inputs(self, before: str) -> None:
+    def refuse_changed_inputs(self, before: str, who: str = "the call") -> None:
         """Raises `InputsChanged` when the declared inputs no longer have the checksum `before`."""
         if self.inputs_checksum() != before:
             raise InputsChanged(
-                "the call changed its inputs",
+                f"{who} changed its inputs",
                 "work on a private copy and restore it in reset=, or leave it out of inputs=",
             )
 
@@ -167,8 +167,13 @@ class Opened:
         """The right result; None without a reference."""
         if self.bench.reference is None:
             return None
+        before = self.inputs_checksum()
         try:
-            return self.bench.reference()
+            result = self.bench.reference()
+            self.refuse_changed_inputs(before, "the reference")
+            return result
+        except InputsChanged:
+            raise
         except Exception as error:
             mended = classified(error, SetupError)
             mended.message = f"the reference raised: {mended.message}"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import discover
+from .. import discover, telemetry
 from ..case import Point
 from ..errors import CaseError, EvenbenchError
 from . import measure, prepare
@@ -49,6 +49,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
             if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
             else HOST
         )
+        seen = telemetry.start(device)  # before `identity` opens the device: what is in use by then is others'
         channel.send({"event": "machine", **identity(device)})
         work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
         instruments = Instruments()
@@ -56,6 +57,9 @@ def run(job: dict[str, Any], channel: Channel) -> None:
             channel.send({"event": "begin", "case": target["id"], "timeout_s": target["timeout_s"]})
             _one_case(work, by_id.get(target["id"]), target, device, instruments, channel)
             channel.send({"event": "finish", "case": target["id"], "since_start_ns": time.perf_counter_ns() - began})
+            seen.mark()
+        if values := seen.stop():
+            channel.send({"event": "telemetry", "values": values})
     channel.send({"event": "done"})
 
 

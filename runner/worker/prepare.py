@@ -28,17 +28,23 @@ def prepare_case(point: Point, target: dict[str, Any], device: str, instruments:
         opened = open_case(point, device)
         timer, fallback = select.choose_timer(target["timer"], device, target["allow_fallback"])
         message |= {"timer": timer, "fallback": fallback or ""}
+        _prove_cold(opened, timer, target, instruments)
         message |= _fingerprint(opened)
-        reference = opened.reference()
-        message["implementations"] = [
-            _prepare_implementation(opened, name, reference, timer, target, instruments) for name in opened.names
-        ]
+        message["implementations"] = _prepare_implementations(opened, timer, target, instruments)
         message |= _verdict(message["implementations"], opened.bench.baseline)
     except Skipped as reason:
         message |= {"status": "skipped", "reason": str(reason)}
     except MeasurementError as error:
         message |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}
     channel.send(message)
+
+
+def _prove_cold(opened: Opened, timer: str, target: dict[str, Any], instruments: Instruments) -> None:
+    """Show that the cache step empties the cache, once a launch, with the timer of its first case."""
+    try:
+        instruments.cache_step(target["cache"], opened.device).prove(instruments.timer(timer, 1))
+    except Exception as error:
+        raise classified(error, RuntimeFailure) from error
 
 
 def _fingerprint(opened: Opened) -> dict[str, Any]:
@@ -60,13 +66,33 @@ def _fingerprint(opened: Opened) -> dict[str, Any]:
     }
 
 
+def _prepare_implementations(
+    opened: Opened, timer: str, target: dict[str, Any], instruments: Instruments
+) -> list[dict[str, Any]]:
+    """All implementations. After one that changed the shared inputs the case is built anew for the next."""
+    inputs, reference = opened.inputs_checksum(), opened.reference()
+    found = []
+    for name in opened.names:
+        if opened.inputs_checksum() != inputs:
+            opened = open_case(opened.point, opened.device)
+            inputs, reference = opened.inputs_checksum(), opened.reference()
+        found.append(_prepare_implementation(opened, name, reference, inputs, timer, target, instruments))
+    return found
+
+
 def _prepare_implementation(
-    opened: Opened, name: str, reference: Any, timer_name: str, target: dict[str, Any], instruments: Instruments
+    opened: Opened,
+    name: str,
+    reference: Any,
+    inputs: str,
+    timer_name: str,
+    target: dict[str, Any],
+    instruments: Instruments,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "status": "ok"}
     try:
         runnable = opened.make(name)
-        inputs = opened.inputs_checksum()
+        opened.refuse_changed_inputs(inputs, f"making {name}")
         opened.checked_call(runnable, reference, inputs)
         first = check.checksum(runnable.result)
         found |= _calibrate(opened, runnable, timer_name, target, instruments)
@@ -93,6 +119,7 @@ def _calibrate(
         sweep()
 
     try:
+        sweep.settle()
         return _cost(timer_name, before, runnable, instruments, count_copies=bench.count_copies)
     except Exception as error:
         raise classified(error, RuntimeFailure) from error

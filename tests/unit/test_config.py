@@ -137,10 +137,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             "defaults.timer: must be one of auto, cupti, cuda-events, device-events, host, not 'cupty', in suites.yaml",
         ),
         (
-            "defaults: {rounds: 30}",
-            "defaults.rounds: rounds 30 is more than max_rounds 24, in suites.yaml (hint: set both rounds and max_rounds)",
-        ),
-        (
             "suites: {a: {include: [b], max_rounds: 7}}",
             "suites.a.max_rounds: rounds 8 is more than max_rounds 7, in suites.yaml (hint: set both rounds and max_rounds)",
         ),
@@ -308,7 +304,6 @@ def test_the_command_line_wins_and_none_is_not_said() -> None:
     ("command_line", "message"),
     [
         ({"rounds": 5}, "--rounds: must be at least 6, not 5"),
-        ({"rounds": 30}, "--rounds: rounds 30 is more than max_rounds 24 (hint: set both rounds and max_rounds)"),
         ({"max_rounds": 7}, "--max-rounds: rounds 8 is more than max_rounds 7 (hint: set both rounds and max_rounds)"),
         ({"include": ["a?"]}, "PATTERN: must be tag:NAME or an id with no wildcards but * and **, not 'a?'"),
         ({"measure_s": 1}, "--measure-s: unknown key (hint: did you mean 'measure_ms'?)"),
@@ -475,3 +470,15 @@ def test_nothing_heavy_is_imported() -> None:
     code = "import sys, runner.config; print(sorted({'torch', 'numpy', 'scipy', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_rounds_alone_raise_max_rounds() -> None:
+    """Whoever asks for 30 rounds means 30; only a layer that sets both can contradict itself."""
+    settings = resolve(parse("version: 1\ndefaults: {rounds: 30}", "suites.yaml"), None)
+    assert (settings.rounds, settings.max_rounds) == (30, 30)
+    settings = resolve(parse("version: 1\nsuites: {a: {include: [b], rounds: 40}}", "suites.yaml"), "a")
+    assert (settings.rounds, settings.max_rounds) == (40, 40)
+    settings = resolve(Config.default(), None, {"rounds": 25})
+    assert (settings.rounds, settings.max_rounds) == (25, 25)
+    with pytest.raises(ConfigError, match="rounds 30 is more than max_rounds 7"):
+        parse("version: 1\ndefaults: {rounds: 30, max_rounds: 7}", "suites.yaml")

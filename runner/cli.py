@@ -84,9 +84,9 @@ def run(asked: argparse.Namespace) -> int:
     spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
     done = _measure(_request("run", asked, [spec], asked.patterns, {}))
     report = measured(load_files([done.output]))
-    _write(asked.json, json.dumps(as_json(report), indent=1) + "\n")
     print(run_table(report, _width(), colour=_colour()), end="")
     _say(f"results: {done.output}")
+    _write(asked.json, json.dumps(as_json(report), indent=1) + "\n")
     if not done.outcome.measured:
         raise NothingMeasured("no case gave a number")
     return _hopeless(done.outcome.hopeless)
@@ -195,14 +195,13 @@ def _show_comparison(
 
     comparison = judge(load_files(files), datetime.now(UTC).date(), judge_by=judge_by)
     as_text = json.dumps(as_json(comparison), indent=1) + "\n"
-    if asked.verb == "compare":
-        _write(asked.comment, comment(comparison))
-        _write(asked.json, as_text)
     shown = getattr(asked, "format", "term")
     texts = {"json": lambda: as_text, "comment": lambda: comment(comparison)}
     print(texts[shown]() if shown in texts else terminal(comparison, _width(), colour=_colour()), end="")
     if asked.verb == "compare":
         _say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
+        _write(asked.comment, comment(comparison))
+        _write(asked.json, as_text)
     code = _hopeless(hopeless)
     if not any(row.change is not None for row in comparison.rows):
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
@@ -236,6 +235,9 @@ def _request(
 ) -> measuring.Request:
     if asked.resume and asked.output is None:
         raise UsageError("--resume needs --output", "name the results file of the interrupted run")
+    for path in (asked.json, getattr(asked, "comment", None)):
+        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):  # said before, not after measuring
+            raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
     keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
     return measuring.Request(
         verb=verb,
@@ -253,6 +255,7 @@ def _request(
         shard=getattr(asked, "shard", (0, 1)),
         gpu=asked.gpu,
         resume=asked.resume,
+        ignore_unfit=asked.ignore_unfit,
     )
 
 

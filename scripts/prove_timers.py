@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -90,10 +90,10 @@ def main() -> int:
     return 0
 
 
-def built() -> Iterator[Runnable]:
-    """The cases of `KERNELS`, in their order, each built when its turn comes."""
+def built(cases: Sequence[str] = KERNELS) -> Iterator[Runnable]:
+    """Cases of this project in their order, each built when its turn comes."""
     points = {point.id: point for point in points_of(load(Path(__file__).resolve().parents[1] / "cases"))}
-    for case in KERNELS:
+    for case in cases:
         yield open_case(points[case], "cuda").make(MAIN)
 
 
@@ -125,25 +125,8 @@ def by_ours(lines: Sequence[Line]) -> None:
 
 def by_ncu(lines: Sequence[Line], out: Path) -> str:
     """The medians of Nsight Compute, which empties the cache before every kernel. Returns why there are none."""
-    ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
-    if ncu is None:
-        return "ncu is not installed here"
-    log = out / "ncu.csv"
-    log.unlink(missing_ok=True)
-    command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--csv", "--page", "raw"]
-    command += ["--print-units", "base", "--metrics", METRIC, "--log-file", str(log), "--force-overwrite"]
     try:
-        done = subprocess.run(
-            [*command, sys.executable, __file__, "--under-ncu"],
-            check=False, capture_output=True, text=True, timeout=NCU_TIMEOUT_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"ncu took over {NCU_TIMEOUT_S} s"
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    if done.returncode != 0:
-        said = f"{text}\n{done.stdout}\n{done.stderr}"[-1_500:].strip()
-        return f"ncu ended with code {done.returncode}: {said}"
-    try:
+        text = profiled([sys.executable, __file__, "--under-ncu"], out / "ncu.csv")
         calls = split_calls(profiled_kernels(text), len(lines) * NCU_CALLS)
     except ValueError as error:
         return str(error)
@@ -154,18 +137,44 @@ def by_ncu(lines: Sequence[Line], out: Path) -> str:
     return ""
 
 
+def profiled(program: Sequence[str], log: Path) -> str:
+    """What Nsight Compute writes about a program, as raw CSV. Raises ValueError where it does not get that far."""
+    ncu = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
+    if ncu is None:
+        raise ValueError("ncu is not installed here")
+    log.unlink(missing_ok=True)
+    command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--csv", "--page", "raw"]
+    command += ["--print-units", "base", "--metrics", METRIC, "--log-file", str(log), "--force-overwrite"]
+    try:
+        done = subprocess.run(
+            [*command, *program], check=False, capture_output=True, text=True, timeout=NCU_TIMEOUT_S
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"ncu took over {NCU_TIMEOUT_S} s") from None
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if done.returncode != 0:
+        said = f"{text}\n{done.stdout}\n{done.stderr}"[-1_500:].strip()
+        raise ValueError(f"ncu ended with code {done.returncode}: {said}")
+    return text
+
+
 def make_profiled_calls() -> None:
-    """What runs under Nsight Compute: a marker kernel before each call, which tells the calls apart in its output."""
+    """What runs under Nsight Compute."""
+    profile(runnable.call for runnable in built())
+
+
+def profile(calls: Iterable[Callable[[], object]]) -> None:
+    """Each call so many times, a marker kernel before each, which tells them apart in Nsight Compute's output."""
     import torch
 
-    for runnable in built():
+    for call in calls:
         for _ in range(NCU_WARMUP):
-            runnable.call()
+            call()
         torch.cuda.synchronize()
         torch.cuda.profiler.start()
         for _ in range(NCU_CALLS):
             torch.cuda._sleep(1)  # noqa: SLF001 - a kernel that no case launches
-            runnable.call()
+            call()
         torch.cuda.synchronize()
         torch.cuda.profiler.stop()
 

@@ -19,7 +19,7 @@ from .facts import facts_of
 from .load import Results
 from .location import Floats, Row, locations
 from .rows import Key, SideRow, Sides, differences, settled, tick, times
-from .statistics import MIN_ROUNDS, Judgement, Settings, Shuffled, geometric_mean, judge, shuffled_labels
+from .statistics import MIN_ROUNDS, ONE_SIDED, Judgement, Settings, Shuffled, geometric_mean, judge, shuffled_labels
 from .tables import (
     HEADLINE_ORDER,
     MAIN,
@@ -76,8 +76,9 @@ def compare(
     located = locations(rows)
     judgements = judge(rows, how, located)
     clocks = notes.clocks(results.launches)
+    partial = not results.complete
     compared = [_row(pair, *verdict) for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is not None]
-    compared += [_judged_row(*each, clocks) for each in zip(open_pairs, judgements, located, strict=True)]
+    compared += [_judged_row(*each, clocks, partial) for each in zip(open_pairs, judgements, located, strict=True)]
     found = Counter(row.verdict for row in compared)
     ended = [
         f"the mute of {mute.match} ended on {mute.until.isoformat()}: {mute.why}"
@@ -164,13 +165,18 @@ def _samples(pair: _Pair) -> Row:
     return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
 
 
-def _judged_row(pair: _Pair, judgement: Judgement, located: Floats, clocks: Sequence[str]) -> ComparedRow:
+def _judged_row(
+    pair: _Pair, judgement: Judgement, located: Floats, clocks: Sequence[str], partial: bool
+) -> ComparedRow:
     whole = located[~np.isnan(located[:, 0])].tolist()
     more = notes.modes([base for base, _ in whole], [head for _, head in whole])
     extra = [more] if more else []
     if judgement.verdict in ("regressed", "improved"):
         extra.extend(clocks)
-    return _row(pair, judgement.verdict, _reason(judgement), judgement, extra)
+    reason = _reason(judgement)
+    warnings = [each for each in judgement.warnings if each != reason and not each.endswith(ONE_SIDED)]
+    warnings += notes.lacking((pair.base, pair.head), partial=partial)  # says why, as `doubts` of rounds that died
+    return _row(pair, judgement.verdict, reason, judgement, extra, warnings)
 
 
 def _reason(judgement: Judgement) -> str:
@@ -179,7 +185,10 @@ def _reason(judgement: Judgement) -> str:
     few = next((warning for warning in judgement.warnings if warning.startswith(TOO_FEW)), "")
     if few or judgement.resolvable is None:
         return few
-    return f"only a change beyond {percent(judgement.resolvable, plus=False)} would have shown"
+    return (
+        f"a change would have to exceed {percent(judgement.resolvable, plus=False)} to be called at this noise; "
+        "more rounds or a quieter machine lower that"
+    )
 
 
 def _refuse_too_much(rows: Sequence[Row]) -> None:
@@ -188,11 +197,15 @@ def _refuse_too_much(rows: Sequence[Row]) -> None:
 
 
 def _row(
-    pair: _Pair, verdict: Verdict, reason: str, judgement: Judgement | None = None, extra: Sequence[str] = ()
+    pair: _Pair,
+    verdict: Verdict,
+    reason: str,
+    judgement: Judgement | None = None,
+    extra: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> ComparedRow:
     sides = (pair.base, pair.head)
     records = [each.record for side in sides for each in side.placed]
-    warnings = () if judgement is None else tuple(each for each in judgement.warnings if each != reason)
     return ComparedRow(
         case=pair.key[0],
         implementation=pair.key[1],

@@ -18,7 +18,8 @@ TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a de
 SHORT_SHA = 7  # digits of a commit id that people recognise
 COMMAND_PATTERNS = 3  # families named in the command that repeats a run
 SAFE_WORD = re.compile(r"[A-Za-z0-9_./=,+-]+")  # what a shell takes as it is
-DIRTY = " with uncommitted changes"
+WORKING_TREE = "working tree"  # label of a side for which no ref or directory was named
+DIRTY = "uncommitted changes"
 
 TIMERS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,6 +42,7 @@ class Cells:
     verdict: Verdict
     muted: bool
     share: str
+    rate: str
     rounds: str
     notes: tuple[str, ...]
 
@@ -78,6 +80,7 @@ def cells(row: ComparedRow) -> Cells:
         verdict=row.verdict,
         muted=bool(row.muted),
         share=_shares(row.base, row.head),
+        rate=units.rate(row.head.tflops, row.head.bandwidth_tbs) if row.head else "",
         rounds=str(row.rounds) if row.rounds else units.NOTHING,
         notes=tuple(note for note in said if note),
     )
@@ -86,7 +89,7 @@ def cells(row: ComparedRow) -> Cells:
 def run_cells(row: MeasuredRow) -> RunCells:
     """A run's row."""
     found = row.times
-    time, p10, p90 = units.times((found.ns, found.p10_ns, found.p90_ns) if found else (None, None, None))
+    time, p10, p90 = units.times((found.ns, *found.percentiles_ns) if found else (None, None, None))
     samples = units.count(found.samples * found.launches, "sample") if found else ""
     status = row.status if row.status != "ok" else row.check or "unchecked"
     return RunCells(
@@ -104,16 +107,15 @@ def run_cells(row: MeasuredRow) -> RunCells:
 
 
 def facts(about: Facts) -> list[str]:
-    """Device, software, timer and rounds, a few words each."""
+    """Device, software, timer, state of the cache and rounds, a few words each."""
     torch = sorted({version for side in about.sides for version in side.torch})
     parts = [
         ", ".join(about.devices),
         f"torch {' and '.join(torch)}" if torch else "",
         ", ".join(TIMERS.get(timer, timer) for timer in about.timers),
+        f"{' and '.join(about.caches)} cache" if about.caches else "",
         _rounds(about.rounds),
     ]
-    if about.caches == ("warm",):
-        parts.append("warm cache")
     return [part for part in parts if part]
 
 
@@ -121,8 +123,9 @@ def side(about: SideFacts | None) -> tuple[str, str]:
     """A side's short commit id, or its label where it has none; and what else there is to say of it."""
     if about is None:
         return "", ""
-    more = f"{about.label}{DIRTY if about.dirty else ''}".strip()
-    return (about.sha[:SHORT_SHA], more) if about.sha else (about.label, DIRTY.strip() if about.dirty else "")
+    short = about.sha[:SHORT_SHA] or about.label
+    more = (about.label if about.sha else "", DIRTY if about.dirty else "")
+    return short, ", ".join(part for part in more if part)
 
 
 def shuffled(comparison: Comparison) -> str:
@@ -153,17 +156,33 @@ def warnings(comparison: Comparison) -> list[str]:
 
 
 def reading(comparison: Comparison) -> list[str]:
-    """How to read the table: one sentence each."""
+    """How to read what the table holds: one sentence each; none about verdicts where no row was judged."""
+    said = []
+    if any(row.base or row.head for row in comparison.rows):
+        said.append("base, head: the median over launches of each launch's (grouped) median time")
+    if any(row.change is not None for row in comparison.rows):
+        said.append(
+            "change: the paired estimate over whole rounds, above 0 where head is slower, with its 95 % interval"
+        )
+    judged = [row for row in comparison.rows if row.interval is not None]
+    if not judged:
+        return said
     judge = comparison.judged_by
-    effect, chance, equal = (
-        units.setting(value) for value in (judge.min_effect, judge.family_error, judge.equivalence)
-    )
-    return [
-        "base, head: median of the side's launch locations; a location is the grouped median of one launch's samples",
-        "change: the paired estimate over whole rounds, above 0 where head is slower, with its 95 % interval",
+    chance, equal = units.setting(judge.family_error), units.setting(judge.equivalence)
+    effects = sorted({row.min_effect for row in judged})
+    effect = units.setting(effects[-1])
+    if len(effects) > 1:
+        effect = f"{units.setting(effects[0])} to {effect} (by case)"
+    said += [
         f"regressed, improved: a change beyond {effect}; the chance of any false one in the whole run is {chance}",
-        f"unchanged: shown to lie within ± {equal}; inconclusive: neither was shown",
+        f"unchanged: shown to lie within ± {equal}, which need not be 0; inconclusive: neither was shown",
     ]
+    if any(row.verdict == "inconclusive" for row in judged):
+        said.append(
+            "The interval is for this row alone; a verdict must hold for all rows of the run together, "
+            f"so a row can stay inconclusive although its interval lies clear of ± {effect}."
+        )
+    return said
 
 
 def spent(about: Facts) -> str:
@@ -174,18 +193,26 @@ def spent(about: Facts) -> str:
 
 
 def command(comparison: Comparison) -> str:
-    """The command that repeats the run, for the families that changed; empty where a side has no name to give."""
+    """The command that repeats the run, for the families that changed; empty where a side has no name to give.
+
+    A head that is the working tree needs no name.
+    """
     words = []
     sides: tuple[SideName, ...] = ("base", "head")
     for name in sides:
         about = comparison.facts.side(name)
-        word = "" if about is None else about.sha[:SHORT_SHA] or about.label
-        if about is None or about.dirty or not SAFE_WORD.fullmatch(word) or word.startswith("-"):
+        if about is None:
+            return ""
+        if name == "head" and about.label == WORKING_TREE and (about.dirty or not about.sha):
+            continue
+        word = about.sha[:SHORT_SHA] or about.label
+        if about.dirty or not SAFE_WORD.fullmatch(word) or word.startswith("-"):
             return ""
         words.append(word)
+    end = "" if len(words) == len(sides) else "*"  # without it a pattern would be taken for the head
     telling = [row for row in comparison.rows if row.verdict in TELLING and not row.muted]
     families = list(dict.fromkeys(row.case.partition("[")[0].partition("/") for row in telling))
-    patterns = list(dict.fromkeys(f"'{first}/**'" if slash else f"'{first}'" for first, slash, _ in families))
+    patterns = list(dict.fromkeys(f"'{first}/**'" if slash else f"'{first}{end}'" for first, slash, _ in families))
     suite = f"--suite {comparison.facts.header.suite}"
     return " ".join(["evenbench compare", *words, *(patterns if 0 < len(patterns) <= COMMAND_PATTERNS else [suite])])
 

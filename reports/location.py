@@ -55,28 +55,39 @@ def _grouped_medians(block: NDArray[np.int64], ticks: NDArray[np.int64]) -> Floa
     return np.asarray(np.where(ticks > 0, grouped, lower / 2 + upper / 2), dtype=np.float64)
 
 
+def grouped_medians(launches: Sequence[Samples], ticks: Sequence[int | None]) -> Floats:
+    """The location of each launch, all of which have samples."""
+    by_length: dict[int, list[int]] = {}
+    for place, samples in enumerate(launches):
+        by_length.setdefault(len(samples), []).append(place)
+    found = np.empty(len(launches))
+    for length, places in by_length.items():
+        step = max(1, BLOCK_SAMPLES // length)
+        for start in range(0, len(places), step):
+            part = places[start : start + step]
+            block = np.array([launches[place] for place in part], dtype=np.int64)
+            found[part] = _grouped_medians(block, np.array([ticks[place] or 0 for place in part]))
+    return found
+
+
 def locations(rows: Sequence[Row]) -> Floats:
     """The location of every launch in ns: an array of rows by rounds by (base, head).
 
     Both sides are NaN in a round that is not whole: one without samples, or with a location that is not above 0.
     """
     width = max([1, *(len(row.rounds) for row in rows)])
-    by_length: dict[int, tuple[list[int], list[Samples], list[int]]] = {}
+    places: list[int] = []
+    launches: list[Samples] = []
+    ticks: list[int | None] = []
     for r, row in enumerate(rows):
         for k, sides in enumerate(row.rounds):
             for side, samples in enumerate(sides or ()):
                 if samples is not None and len(samples):
-                    places, launches, ticks = by_length.setdefault(len(samples), ([], [], []))
                     places.append((r * width + k) * 2 + side)
                     launches.append(samples)
-                    ticks.append(row.tick_ns or 0)
+                    ticks.append(row.tick_ns)
     flat = np.full(len(rows) * width * 2, np.nan)
-    for length, (places, launches, ticks) in by_length.items():
-        step = max(1, BLOCK_SAMPLES // length)
-        for start in range(0, len(places), step):
-            part = slice(start, start + step)
-            block = np.concatenate([np.asarray(samples, dtype=np.int64) for samples in launches[part]])
-            flat[places[part]] = _grouped_medians(block.reshape(-1, length), np.array(ticks[part]))
+    flat[places] = grouped_medians(launches, ticks)
     found = flat.reshape(len(rows), width, 2)
     found[~(found > 0).all(axis=2)] = np.nan
     return found

@@ -26,7 +26,7 @@ def measured(results: Results) -> Report:
         rows.extend(_with_ratios([_row(case, row) for row in found if row.status != "absent"]))
     counts = Counter[str](row.status for row in rows)
     return Report(
-        facts=facts_of(results),
+        facts=facts_of(results, notes.throttled(results.launches)),
         rows=tuple(rows),
         counts=MappingProxyType({status: counts[status] for status in STATUS_ORDER if counts[status]}),
     )

@@ -51,6 +51,18 @@ def of_side(sides: Sequence[SideRow]) -> list[str]:
     return notes
 
 
+def lacking(sides: Sequence[SideRow], *, partial: bool) -> list[str]:
+    """Which side has no samples of a round that the other has, and no failure; `partial` for a run without an end."""
+    rounds = [{each.launch.round for each in side.placed} for side in sides]
+    begun = set().union(*rounds)
+    found = []
+    for side, measured in zip(sides, rounds, strict=True):
+        if number := len(begun - measured - {loss.round for loss in side.losses}):
+            why = "the run was interrupted" if partial else "no reason given"
+            found.append(f"{side.side} lacks {number} of {len(begun)} rounds: {why}")
+    return found
+
+
 def doubts(sides: Sequence[SideRow]) -> list[str]:
     """What makes the numbers of a row doubtful."""
     found = []
@@ -67,7 +79,8 @@ def doubts(sides: Sequence[SideRow]) -> list[str]:
         if any(record.stop == "timeout" for record in records):
             found.append(f"{side.side}: stopped by the time limit")
     if any(each.record.coarse for side in sides for each in side.placed):
-        found.append("long call: p10 and p90 are coarse")
+        compared = len(sides) > 1  # then no percentiles are shown
+        found.append("calls over 10 ms: few samples a launch" if compared else "long call: p10 and p90 are coarse")
     return found
 
 
@@ -135,14 +148,13 @@ def _listed(values: Iterable[int]) -> str:
 
 
 def modes(base: Sequence[float], head: Sequence[float]) -> str:
-    """Whether the launch locations of a side fall into two clusters, such as ``2 modes, 5:3 against 4:4``."""
+    """Whether the launch locations of a side fall into two clusters, such as ``two speeds: …``; empty where not."""
     edge = _mode_edge(base) or _mode_edge(head)
     if edge is None:
         return ""
-    counts = [
-        (sum(1 for value in side if value < edge), sum(1 for value in side if value >= edge)) for side in (base, head)
-    ]
-    return "2 modes, " + " against ".join(f"{low}:{high}" for low, high in counts)
+    fast = [sum(1 for value in side if value < edge) for side in (base, head)]
+    slow = [len(base) - fast[0], len(head) - fast[1]]
+    return f"two speeds: base {fast[0]} launches fast, {slow[0]} slow; head {fast[1]} and {slow[1]}"
 
 
 def _mode_edge(values: Sequence[float]) -> float | None:
@@ -157,7 +169,7 @@ def _mode_edge(values: Sequence[float]) -> float | None:
 
 
 def clocks(launches: Sequence[Launch]) -> tuple[str, ...]:
-    """How the device's state differed between the sides' timed launches; empty where it did not, or is not known."""
+    """How the clocks differed between the sides' timed launches, and what held them back; empty where nothing did."""
     notes = []
     timed = {
         side: [each for each in launches if each.event.side == side and each.event.round is not None] for side in _PAIR
@@ -167,10 +179,19 @@ def clocks(launches: Sequence[Launch]) -> tuple[str, ...]:
     if base and head and abs(head / base - 1) > CLOCK_DIFFERENCE:
         notes.append(f"SM clock {base:.0f} MHz on base, {head:.0f} MHz on head")
     reasons = {side: _throttles(found) for side, found in timed.items()}
-    if reasons["base"] != reasons["head"]:
+    if any(reasons.values()):
         said = [f"{', '.join(reasons[side]) or 'none'} on {side}" for side in _PAIR]
         notes.append(f"throttling: {said[0]}, {said[1]}")
     return tuple(notes)
+
+
+def throttled(launches: Sequence[Launch]) -> tuple[str, ...]:
+    """What held the clocks back in timed launches of any side, and in how many; empty where nothing did."""
+    timed = [each for each in launches if each.event.round is not None]
+    held = [reasons for each in timed if (reasons := _throttles([each]))]
+    if not held:
+        return ()
+    return (f"clocks were held back in {len(held)} of {len(timed)} launches: {', '.join(distinct(chain(*held)))}",)
 
 
 _PAIR: tuple[SideName, SideName] = ("base", "head")

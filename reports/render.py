@@ -1,4 +1,4 @@
-"""`Comparison` → the pull-request comment and the job summary. Every value passes through `markdown`; pure."""
+"""`Comparison` → the pull-request comment and the job summary; `Report` → the same table. Every value passes through `markdown`; pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -13,7 +14,7 @@ from runner.records import SideName
 
 from . import describe, markdown
 from .describe import Cells
-from .tables import ComparedRow, Comparison, Verdict
+from .tables import MAIN, ComparedRow, Comparison, Report, Verdict
 from .units import count
 
 EMOJI: Mapping[Verdict, str] = MappingProxyType(
@@ -70,7 +71,51 @@ def summary(comparison: Comparison, links: Links = Links(), *, nightly: str = ""
     return text
 
 
+def run_comment(report: Report) -> str:
+    """A run of one side as Markdown, within the limit of a comment."""
+    harness = markdown.code(report.facts.header.harness.version, FACTS_MAX)
+    values = {
+        "marker": "",
+        "title": describe.title(report),
+        "facts": " · ".join(markdown.plain(fact, FACTS_MAX) for fact in describe.facts(report.facts)),
+        "warnings": _warnings(report.facts.notes),
+        "reading": [],
+        "footer": " · ".join(part for part in (describe.spent(report.facts), f"evenbench {harness}") if part),
+    }
+    rows = [describe.run_cells(row) for row in report.rows]
+    several = any(row.implementation != MAIN for row in rows)
+    columns = {
+        "case": ("---", [markdown.code(row.case) for row in rows]),
+        "implementation": ("---", [markdown.code(row.implementation) if several else "" for row in rows]),
+        "time": ("--:", [row.time for row in rows]),
+        "p10": ("--:", [row.p10 for row in rows]),
+        "p90": ("--:", [row.p90 for row in rows]),
+        "of baseline": ("--:", [row.ratio for row in rows]),
+        "rate": ("--:", [row.rate for row in rows]),
+        "of ceiling": ("--:", [row.share for row in rows]),
+        "check": ("---", [row.check for row in rows]),
+        "notes": ("---", [_notes(row.notes) for row in rows]),
+    }
+    shown = {title: column for title, column in columns.items() if any(column[1])}
+    lines = tuple(markdown.row(cells) for cells in zip(*(cells for _, cells in shown.values()), strict=True))
+    head = markdown.table(list(shown), [align for align, _ in shown.values()]) + "\n"
+    return _filled(values, [markdown.Block(head, lines, "", 1)] if rows else [], markdown.COMMENT_BUDGET, "")
+
+
 def _render(comparison: Comparison, links: Links, marker: str, nightly: str, budget: int) -> str:
+    values = {
+        "marker": marker,
+        "title": describe.title(comparison),
+        "facts": _facts(comparison, nightly),
+        "warnings": _warnings(describe.warnings(comparison)),
+        "reading": describe.reading(comparison),
+        "footer": _footer(comparison, links),
+    }
+    where = markdown.link("full report", links.report) if links.report else ""
+    return _filled(values, _blocks(comparison), budget, where)
+
+
+def _filled(values: Mapping[str, Any], blocks: Sequence[markdown.Block], budget: int, where: str) -> str:
     environment = Environment(
         loader=PackageLoader(__package__ or "reports"),
         undefined=StrictUndefined,
@@ -80,17 +125,8 @@ def _render(comparison: Comparison, links: Links, marker: str, nightly: str, bud
         keep_trailing_newline=True,
     )
     template = environment.get_template("comment.md.j2")
-    values = {
-        "marker": marker,
-        "title": describe.title(comparison),
-        "facts": _facts(comparison, nightly),
-        "warnings": _warnings(comparison),
-        "reading": describe.reading(comparison),
-        "footer": _footer(comparison, links),
-    }
     fixed = len(template.render(values, blocks=[]))
-    where = markdown.link("full report", links.report) if links.report else ""
-    return template.render(values, blocks=markdown.fit(_blocks(comparison), budget - fixed, where))
+    return template.render(values, blocks=markdown.fit(blocks, budget - fixed, where))
 
 
 def _facts(comparison: Comparison, nightly: str) -> str:
@@ -108,8 +144,7 @@ def _facts(comparison: Comparison, nightly: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _warnings(comparison: Comparison) -> list[str]:
-    found = describe.warnings(comparison)
+def _warnings(found: Sequence[str]) -> list[str]:
     shown = [markdown.plain(warning) for warning in found[:WARNINGS_MAX]]
     if len(found) > WARNINGS_MAX:
         shown.append(f"{count(len(found) - WARNINGS_MAX, 'more note')}, in the results file")

@@ -92,11 +92,12 @@ def _measured_row(row: MeasuredRow) -> dict[str, Any]:
 def _times(times: Times | None) -> dict[str, Any] | None:
     if times is None:
         return None
+    p10_ns, p90_ns = times.percentiles_ns
     gap = None if times.latency_ns is None else max(0.0, times.latency_ns - times.ns)
     return {
         "device_busy_ms": times.ns / NS_PER_MS,
-        "p10_ms": times.p10_ns / NS_PER_MS,
-        "p90_ms": times.p90_ns / NS_PER_MS,
+        "p10_ms": p10_ns / NS_PER_MS,
+        "p90_ms": p90_ns / NS_PER_MS,
         "latency_ms": _ms(times.latency_ns),
         "gap_ms": _ms(gap),
         "uncounted_copy_ms": _ms(times.uncounted_copy_ns),

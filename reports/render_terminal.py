@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from types import MappingProxyType
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from . import describe
+from .describe import Cells
 from .markdown import sanitise
-from .tables import Comparison, Report
+from .tables import MAIN, Comparison, Report, row_name
+from .units import count
 
 STYLES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,53 +39,76 @@ STYLES: Mapping[str, str] = MappingProxyType(
         "passed": "green",
     }
 )
-NAME_MIN = 16  # columns that a case's id keeps on a narrow terminal; it folds, and is never cut
-NOTES_MIN = 12
+WIDE = 120  # columns from which rounds and notes stand in the table; under it notes stand below
+NOTES_MIN = 24  # columns that notes need to be read in the table
+RATE_FROM = 180  # columns from which a comparison has room for the rate of head
+GAP, EDGES = 3, 2  # of `box.SIMPLE_HEAD`: between two columns, and at both ends together
+GLUED = re.compile(r"(?<=±) | (?=%)")  # spaces at which no line ends
+NO_BREAK = "\N{NO-BREAK SPACE}"
+NOTES_SHARED = 3  # below the table, notes of more rows than these stand once
 
 
-def terminal(comparison: Comparison, width: int = 120, *, colour: bool = False) -> str:
+@dataclass(frozen=True)
+class _Column:
+    """One that is never wrapped. Where the table is too wide, those with the highest `goes` leave first; 0 stays."""
+
+    title: str
+    cells: Sequence[Text]
+    right: bool = False
+    goes: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(self.title), *(cell.cell_len for cell in self.cells))
+
+
+def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False) -> str:
     """The comparison as a table: headline first, failures on top, then how to read it.
+
+    No case is ever cut: a table that is too wide loses columns, and may be wider than `width` in the end.
 
     Args:
         comparison: what to show.
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
     """
-    shares = any(side.share is not None for row in comparison.rows for side in (row.base, row.head) if side is not None)
-    table = _table()
-    table.add_column("case", overflow="fold", min_width=NAME_MIN)
-    for name in ("base", "head"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("change [95 %]", justify="right")
-    table.add_column("verdict", no_wrap=True)
-    if shares:
-        table.add_column("of ceiling", justify="right")
-    table.add_column("rounds", justify="right", no_wrap=True)
-    table.add_column("notes", overflow="fold", min_width=NOTES_MIN)
-    for row in comparison.rows:
-        cells = describe.cells(row)
-        verdict = Text(f"{cells.verdict}{' (muted)' if cells.muted else ''}", STYLES[cells.verdict])
-        share = [Text(cells.share)] if shares else []
-        first = [_text(cells.name), Text(cells.base), Text(cells.head), Text(cells.change), verdict]
-        table.add_row(*first, *share, Text(cells.rounds), _notes(cells.notes))
+    rows = [describe.cells(row) for row in comparison.rows]
+    columns = [
+        _Column("case", [_text(row.name) for row in rows]),
+        _Column("base", [Text(row.base) for row in rows], right=True, goes=1),
+        _Column("head", [Text(row.head) for row in rows], right=True, goes=1),
+        _Column("change [95 %]", [Text(row.change) for row in rows], right=True),
+        _Column("verdict", [_verdict(row) for row in rows]),
+        _Column("of ceiling", [Text(row.share) for row in rows], right=True, goes=2),
+        _Column("rate of head", [Text(row.rate if width >= RATE_FROM else "") for row in rows], right=True, goes=3),
+        _Column("rounds", [Text(row.rounds if width >= WIDE else "") for row in rows], right=True, goes=4),
+    ]
     about = comparison.facts
-    sides = [f"{side.name} {' '.join(part for part in describe.side(side) if part)}" for side in about.sides]
-    lines = [" · ".join([*describe.facts(about), " → ".join(sides)])]
+    sides = [
+        f"{side.name} {short}{f' ({more})' if more else ''}"
+        for side in about.sides
+        for short, more in [describe.side(side)]
+    ]
     footers = [
         describe.mean(comparison),
         describe.shuffled(comparison),
         describe.spent(about),
         *describe.reading(comparison),
     ]
-    warned = [Text(f"! {sanitise(warning)}", "yellow") for warning in describe.warnings(comparison)]
-    heading = Text(describe.title(comparison), "bold")
-    body: list[RenderableType] = [table] if comparison.rows else []
-    return _written(
-        [heading, *map(_text, lines), *warned, *body, *(Text(line, "dim") for line in footers if line)], width, colour
+    return written(
+        [
+            Text(describe.title(comparison), "bold"),
+            _wrapped(" · ".join([*describe.facts(about), " → ".join(sides)]), width),
+            *(_wrapped(f"! {warning}", width, "yellow") for warning in describe.warnings(comparison)),
+            *_table(columns, [(row.name, row.notes) for row in rows], width),
+            *(_wrapped(line, width, "dim") for line in footers if line),
+        ],
+        width,
+        colour,
     )
 
 
-def run_table(report: Report, width: int = 120, *, colour: bool = False) -> str:
+def run_table(report: Report, width: int = WIDE, *, colour: bool = False) -> str:
     """A run of one side as a table: times, and implementations side by side where a case has several.
 
     Args:
@@ -87,37 +117,73 @@ def run_table(report: Report, width: int = 120, *, colour: bool = False) -> str:
         colour: whether to write ANSI colours.
     """
     rows = [describe.run_cells(row) for row in report.rows]
-    several = any(cells.implementation != "main" for cells in rows)
-    optional = {name: any(getattr(cells, name) for cells in rows) for name in ("ratio", "rate", "share")}
-    table = _table()
-    table.add_column("case", overflow="fold", min_width=NAME_MIN)
-    if several:
-        table.add_column("implementation", overflow="fold")
-    for name in ("time", "p10", "p90"):
-        table.add_column(name, justify="right", no_wrap=True)
-    titles = {"ratio": "of baseline", "rate": "rate", "share": "of ceiling"}
-    for name, wanted in optional.items():
-        if wanted:
-            table.add_column(titles[name], justify="right")
-    table.add_column("check", no_wrap=True)
-    table.add_column("notes", overflow="fold", min_width=NOTES_MIN)
-    last = ""
-    for cells in rows:
-        named = [_text("" if cells.case == last else cells.case), *([_text(cells.implementation)] if several else [])]
-        times = [Text(cells.time), Text(cells.p10), Text(cells.p90)]
-        more = [Text(getattr(cells, name)) for name, wanted in optional.items() if wanted]
-        table.add_row(*named, *times, *more, Text(cells.check, STYLES.get(cells.check, "")), _notes(cells.notes))
-        last = cells.case
-    heading = Text(describe.title(report), "bold")
-    facts = _text(" · ".join(describe.facts(report.facts)))
-    warned = [Text(f"! {sanitise(note)}", "yellow") for note in report.facts.notes]
-    spent = [Text(line, "dim") for line in [describe.spent(report.facts)] if line]
-    body: list[RenderableType] = [table] if rows else []
-    return _written([heading, facts, *warned, *body, *spent], width, colour)
+    several = any(row.implementation != MAIN for row in rows)
+    before = ["", *(row.case for row in rows)]
+    cases = ["" if row.case == last else row.case for row, last in zip(rows, before, strict=False)]
+    columns = [
+        _Column("case", [_text(case) for case in cases]),
+        _Column("implementation", [_text(row.implementation if several else "") for row in rows]),
+        _Column("time", [Text(row.time) for row in rows], right=True),
+        _Column("p10", [Text(row.p10) for row in rows], right=True, goes=3),
+        _Column("p90", [Text(row.p90) for row in rows], right=True, goes=3),
+        _Column("of baseline", [Text(row.ratio) for row in rows], right=True),
+        _Column("rate", [Text(row.rate) for row in rows], right=True, goes=2),
+        _Column("of ceiling", [Text(row.share) for row in rows], right=True, goes=1),
+        _Column("check", [Text(row.check, STYLES.get(row.check, "")) for row in rows]),
+    ]
+    spent = describe.spent(report.facts)
+    return written(
+        [
+            Text(describe.title(report), "bold"),
+            _wrapped(" · ".join(describe.facts(report.facts)), width),
+            *(_wrapped(f"! {note}", width, "yellow") for note in report.facts.notes),
+            *_table(columns, [(row_name(row.case, row.implementation), row.notes) for row in rows], width),
+            *([_wrapped(spent, width, "dim")] if spent else []),
+        ],
+        width,
+        colour,
+    )
 
 
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+def _table(columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
+    """The columns that hold something and have room, and the notes of each row, by name: in the table or below it."""
+    if not notes:
+        return []
+    full = kept = [column for column in columns if any(cell.plain for cell in column.cells)]
+    while _width(kept) > width and (last := max(column.goes for column in kept)):
+        kept = [column for column in kept if column.goes != last]
+    inside = width >= WIDE and _width(kept) + GAP + NOTES_MIN <= width
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", width=None if inside else _width(kept))
+    for column in kept:
+        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True, width=column.width)
+    if inside:
+        table.add_column("notes", overflow="fold")
+    for number, (_, said) in enumerate(notes):
+        table.add_row(*(column.cells[number] for column in kept), *([_text("; ".join(said))] if inside else []))
+    parts: list[RenderableType] = [table]
+    if gone := [column.title for column in full if column not in kept]:
+        parts.append(
+            _wrapped(f"no room for {', '.join(gone)}: with them the table takes {_width(full)} columns", width, "dim")
+        )
+    if not inside and (below := _below(notes)):
+        parts += [*(_wrapped(line, width) for line in below), Text()]
+    return parts
+
+
+def _below(notes: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    """`case: note`, a line for each row that has some; where many rows have the same ones, a line for all of them."""
+    told = [(name, "; ".join(said)) for name, said in notes if said]
+    rows = Counter(said for _, said in told)
+    named = [(name if rows[said] <= NOTES_SHARED else count(rows[said], "row"), said) for name, said in told]
+    return [f"{who}: {said}" for who, said in dict.fromkeys(named)]
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.width + GAP for column in columns) - GAP + EDGES
+
+
+def _verdict(cells: Cells) -> Text:
+    return Text(f"{cells.verdict}{' (muted)' if cells.muted else ''}", STYLES[cells.verdict])
 
 
 def _text(text: str) -> Text:
@@ -125,11 +191,15 @@ def _text(text: str) -> Text:
     return Text(sanitise(text))
 
 
-def _notes(notes: Iterable[str]) -> Text:
-    return _text("; ".join(notes))
+def _wrapped(text: str, width: int, style: str = "") -> Text:
+    """Foreign text in lines that end between words: an id is never broken."""
+    text = GLUED.sub(NO_BREAK, sanitise(text))
+    lines = textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return Text("\n".join(lines).replace(NO_BREAK, " "), style)
 
 
-def _written(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
+def written(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
+    """The parts one below the other, without spaces at the ends of lines."""
     file = StringIO()
     console = Console(
         file=file,
@@ -143,6 +213,6 @@ def _written(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
         emoji=False,
         _environ={},
     )
-    for number, part in enumerate(parts):
-        console.print(part, soft_wrap=number == 0)  # the headline stays one line
+    for part in parts:
+        console.print(part, soft_wrap=True)  # what is wider than the console is so on purpose
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +11,7 @@ from typing import Literal
 from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
 
 from .load import Placed, Results
-from .location import grouped_median
+from .location import grouped_medians
 from .tables import MAIN, Times, Verdict
 
 Key = tuple[str, str]  # case and implementation
@@ -94,13 +93,13 @@ def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, st
     if base.status == "absent":
         return "new", ""
     if base.bad:
-        return "fixed", f"base: {base.reason}"
+        return "fixed", f"base: {_told(base)}"
     return ("skipped", f"base: {base.reason}") if base.status == "skipped" else None
 
 
 def _error(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
     if head.bad:
-        both = f"; base: {base.reason}" if base.bad else ""
+        both = f"; base: {_told(base)}" if base.bad else ""
         return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
     if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
         return "wrong", f"head, round {wrong.round}: {wrong.error}"
@@ -108,6 +107,11 @@ def _error(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str
         if missing.case is None and (error := _unreadable(results, missing.side, other)):
             return "failed", error
     return None
+
+
+def _told(row: SideRow) -> str:
+    """A bad side's reason where the verdict does not speak of that side."""
+    return f"wrong: {row.reason}" if row.status == "wrong" else row.reason
 
 
 def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
@@ -132,20 +136,13 @@ def times(row: SideRow, ns: float | None = None) -> Times | None:
         return None
     records = [each.record for each in row.placed]
     if ns is None:
-        ns = median(grouped_median(record.device_busy_ns, record.tick_ns) for record in records)
-    busy = sorted(chain.from_iterable(record.device_busy_ns for record in records))
-    kernels = [record.n_kernels for record in records if record.n_kernels]
+        ticks = [record.tick_ns for record in records]
+        ns = median(grouped_medians([record.device_busy_ns for record in records], ticks).tolist())
     work = row.case.work
     moved = 0 if work is None else work.bytes_read + work.bytes_written
     return Times(
         ns=ns,
-        p10_ns=_quantile(busy, 0.1),
-        p90_ns=_quantile(busy, 0.9),
-        latency_ns=_middle(record.latency_ns for record in records),
-        uncounted_copy_ns=_middle(record.uncounted_copy_ns for record in records),
-        samples=_most_common(len(record.device_busy_ns) for record in records),
-        launches=len(records),
-        n_kernels=_most_common(chain.from_iterable(kernels)) if kernels else None,
+        records=tuple(records),
         tflops=work.flops / ns / 1e3 if work and work.flops and ns > 0 else None,
         bandwidth_tbs=moved / ns / 1e3 if moved and ns > 0 else None,
     )
@@ -178,7 +175,8 @@ def _prepared(case: CaseEvent, implementation: ImplementationRecord | None) -> t
 
 
 def _quoted(kind: str, error: str) -> str:
-    return ": ".join(part for part in (kind, error) if part) or "no reason given"
+    shown = "" if kind == "wrong" else kind  # the verdict says that
+    return ": ".join(part for part in (shown, error) if part) or "no reason given"
 
 
 def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
@@ -221,7 +219,8 @@ def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
 
 
 def _devices(row: SideRow) -> str:
-    return ", ".join(sorted({f"{each.launch.device} {each.launch.mig}".strip() for each in row.placed}))
+    seen = {(each.launch.device, each.launch.mig) for each in row.placed}
+    return ", ".join(sorted(f"{device} {mig}".strip() for device, mig in seen))
 
 
 def _seen(row: SideRow, name: Literal["timing", "cache"]) -> str:
@@ -256,22 +255,3 @@ def _work_difference(base: WorkRecord | None, head: WorkRecord | None) -> list[s
         if getattr(base, name) != getattr(head, name):
             return [f"work differs: {name} {getattr(base, name)} on base, {getattr(head, name)} on head"]
     return []
-
-
-def _quantile(ordered: Sequence[int], fraction: float) -> float:
-    """Between the two nearest samples, linearly, as numpy's default."""
-    position = (len(ordered) - 1) * fraction
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
-
-
-def _middle(samples: Iterable[Sequence[int]]) -> float | None:
-    pooled = sorted(chain.from_iterable(samples))
-    return _quantile(pooled, 0.5) if pooled else None
-
-
-def _most_common(values: Iterable[int]) -> int:
-    """The smallest of the most common ones, so that order does not matter."""
-    seen = Counter(values)
-    return min(seen, key=lambda value: (-seen[value], value))

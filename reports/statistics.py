@@ -31,6 +31,7 @@ from .location import Floats, Row, grouped_median, locations
 __all__ = [
     "DRAWS",
     "MIN_ROUNDS",
+    "ONE_SIDED",
     "GeometricMean",
     "Judgement",
     "Row",
@@ -57,6 +58,7 @@ STOP_UNCHANGED_RAW_P = 0.05  # a hint of a change keeps an equivalent row going
 DRAWS = 20  # of shuffled labels
 TICK_WITHOUT_ONE_NS = 1  # samples are whole nanoseconds
 MAX_EXPONENT = 700.0  # its exp is still finite
+ONE_SIDED = "samples of a side are missing"  # how a warning ends; who knows why can say it better
 WITHIN_TICK = "the rounds differ by less than the timer can tell; its tick sets the interval"
 
 
@@ -190,8 +192,10 @@ def _unjudged(rows: Sequence[Row], located: Floats) -> list[Judgement]:
 def _warnings(row: Row, whole: int) -> tuple[str, ...]:
     begun = max((k + 1 for k, sides in enumerate(row.rounds) if any(s is not None for s in sides or ())), default=0)
     few = f"too few rounds: {whole} whole, at least {MIN_ROUNDS} needed"
-    dropped = f"{begun - whole} of {begun} rounds dropped: no time above 0 on both sides"
-    return ((few,) if whole < MIN_ROUNDS else ()) + ((dropped,) if whole < begun else ())
+    missing = begun - sum(1 for sides in row.rounds if sides and sides[0] is not None and sides[1] is not None)
+    why = {ONE_SIDED: missing, "a time is not above 0": begun - whole - missing}
+    dropped = tuple(f"{number} of {begun} rounds dropped: {reason}" for reason, number in why.items() if number)
+    return ((few,) if whole < MIN_ROUNDS else ()) + dropped
 
 
 def open_rows(judgements: Sequence[Judgement], settings: Settings, *, shards: int = 1) -> list[Hashable]:

@@ -86,6 +86,9 @@ def _run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--setup", dest="head_setup", metavar="COMMAND", help="set-up, instead of that of suites.yaml")
     verb.add_argument("--python", dest="head_python", metavar="PATH", help="interpreter, used as it is")
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    verb.add_argument(
+        "--explain", action="store_true", help="also say what lies behind each number: kernels, gaps, samples, clocks"
+    )
 
 
 def _measuring(verb: argparse.ArgumentParser) -> None:
@@ -96,6 +99,9 @@ def _measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--rounds", type=int, metavar="N", help="launches of each side")
     verb.add_argument("--seed", type=int, metavar="N", help="all that is drawn follows from it")
     verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
+    verb.add_argument(
+        "--ignore-unfit", action="store_true", help="measure where the machine is not fit; the results say so"
+    )
     verb.add_argument("--timer", choices=TIMERS, help="instead of the one that fits the device")
     verb.add_argument("--cache", choices=CACHES, help="state of the cache before each iteration")
     verb.add_argument("--measure-ms", type=float, metavar="MS", help="budget of a case's samples")
@@ -125,7 +131,7 @@ def _list(verb: argparse.ArgumentParser) -> None:
 
 def _report(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results files; shards are merged")
-    verb.add_argument("--format", choices=("term", "comment", "json"), default="term")
+    verb.add_argument("--format", choices=("term", "comment", "json", "explain"), default="term")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
 

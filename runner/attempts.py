@@ -15,12 +15,10 @@ from pydantic import ValidationError
 
 from .launch import Message, Session
 from .records import Failure, LaunchEnd, LaunchEvent, SideName, Writer
+from .records.fields import NAME_MAX, NS_MAX
 
-TELEMETRY_MAX = 40  # values of one launch; a launch of ours sends about 20
-TELEMETRY_NAME_MAX = 64
-TELEMETRY_TEXT_MAX = 300
-TELEMETRY_NUMBER_MAX = 1e15  # bytes, hertz and milliwatts of a device stay below
 STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure record
+FACTS_MAX = 50  # of a launch's instrument, or of its device; it sends ten to twenty
 NS = 1_000_000_000
 
 Status: TypeAlias = Literal["ok", "crashed", "timeout", "interrupted"]
@@ -89,6 +87,7 @@ class Recorder:
                 uuid=str(machine.get("uuid") or spec.uuid)[:200],
                 driver=spec.driver,
                 mirrored=spec.mirrored,
+                instrument=bounded_facts(machine.get("instrument")),
             )
         )
         return number
@@ -98,6 +97,26 @@ class Recorder:
         self.writer.write(
             Failure(launch=number, side=side, case=case, kind=kind, error=error[:4_000], stderr=stderr[-STDERR_KEPT:])
         )
+
+
+def bounded_facts(found: object) -> dict[str, float | str | None]:
+    """What a launch says of its instrument or device, as far as a record can hold it: it is foreign."""
+    if not isinstance(found, dict):
+        return {}
+    kept: dict[str, float | str | None] = {}
+    for name, value in list(found.items())[:FACTS_MAX]:
+        if isinstance(value, str):
+            kept[_clean(name)] = _clean(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and -NS_MAX <= value <= NS_MAX:
+            kept[_clean(name)] = value
+        elif value is None:
+            kept[_clean(name)] = None
+    return kept
+
+
+def _clean(text: str) -> str:
+    """Bounded, and without the halves of characters that JSON can smuggle in and no file can hold."""
+    return text[:NAME_MAX].encode("utf-8", "replace").decode()
 
 
 class Loss(NamedTuple):
@@ -197,7 +216,7 @@ def _attempt(
             elif event == "first_sample":
                 outcome.first_sample_ns = _since(began, message)
             elif event == "telemetry":
-                outcome.telemetry = bounded_telemetry(message.get("values"))
+                outcome.telemetry = bounded_facts(message.get("values"))
             elif event == "exit":
                 status = _status(message)
                 outcome.detail = str(message.get("detail", ""))
@@ -233,21 +252,6 @@ def _since(began: int, message: Message) -> int:
     """Nanoseconds from the launch's start to a moment that it reports; 0 for a moment that cannot be."""
     at = message.get("at_ns")
     return at - began if isinstance(at, int) and began <= at <= time.monotonic_ns() else 0
-
-
-def bounded_telemetry(values: object) -> dict[str, float | str | None]:
-    """What a launch says of its device, as far as it fits the record: finite numbers and short texts, a few dozen."""
-    if not isinstance(values, dict):
-        return {}
-    kept: dict[str, float | str | None] = {}
-    for name, value in list(values.items())[:TELEMETRY_MAX]:
-        if len(name) > TELEMETRY_NAME_MAX or not name.isprintable() or isinstance(value, bool):
-            continue
-        if isinstance(value, str) and value.isprintable():  # a lone surrogate is not, and could not be written
-            kept[name] = value[:TELEMETRY_TEXT_MAX]
-        elif isinstance(value, int | float) and abs(value) <= TELEMETRY_NUMBER_MAX:  # false for NaN
-            kept[name] = value
-    return kept
 
 
 def _status(message: Message) -> Status:

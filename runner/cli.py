@@ -75,7 +75,8 @@ def compare(asked: argparse.Namespace) -> int:
 
 
 def run(asked: argparse.Namespace) -> int:
-    """Measure one checkout, print its times."""
+    """Measure one checkout, print its times, and on demand what lies behind them."""
+    from reports.explain import explain
     from reports.load import load_files
     from reports.measured import measured
     from reports.render_json import as_json
@@ -83,8 +84,11 @@ def run(asked: argparse.Namespace) -> int:
 
     spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
     done = _measure(_request("run", asked, [spec], asked.patterns, {}))
-    report = measured(load_files([done.output]))
+    results = load_files([done.output])
+    report = measured(results)
     print(run_table(report, _width(), colour=_colour()), end="")
+    if asked.explain:
+        print(f"\n{explain(results, _width(), colour=_colour())}", end="")
     _say(f"results: {done.output}")
     _write(asked.json, json.dumps(as_json(report), indent=1) + "\n")
     if not done.outcome.measured:
@@ -128,13 +132,17 @@ def list_cases(asked: argparse.Namespace) -> int:
 
 
 def report(asked: argparse.Namespace) -> int:
-    """Results files as a table, a comment or JSON."""
+    """Results files as a table, an explanation, a comment or JSON."""
+    from reports.explain import explain
     from reports.load import load_files
     from reports.measured import measured
     from reports.render_json import as_json
     from reports.render_terminal import run_table
 
     results = load_files(asked.results)
+    if asked.format == "explain":
+        print(explain(results, _width(), colour=_colour()), end="")
+        return EXIT_OK
     if results.header.verb == "run":
         table = measured(results)
         text = json.dumps(as_json(table), indent=1) + "\n"
@@ -236,7 +244,9 @@ def _request(
     if asked.resume and asked.output is None:
         raise UsageError("--resume needs --output", "name the results file of the interrupted run")
     for path in (asked.json, getattr(asked, "comment", None)):
-        if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):  # said before, not after measuring
+        if path is not None and (
+            path.is_dir() or not os.access(path.parent, os.W_OK)
+        ):  # said before, not after measuring
             raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
     keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
     return measuring.Request(

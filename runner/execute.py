@@ -45,6 +45,7 @@ class Run:
         preload: modules that the warm parents import.
         gpu: where device cases run; None on a machine without.
         taken: what an earlier, interrupted run had done.
+        notes: what is to be known of the machine, a line each.
     """
 
     verb: Literal["run", "compare"]
@@ -54,6 +55,7 @@ class Run:
     preload: Sequence[str]
     gpu: Gpu | None
     taken: Taken | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass
@@ -177,7 +179,7 @@ class _Rounds:
             driver=gpu.driver if gpu else "",
         )
         cases = self._table.by_side[crew.name]
-        targets = [_target(cases[case_id], mirrored=spec.mirrored) for case_id in ids]
+        targets = [_target(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
         seen: set[tuple[str, str]] = set()
 
         def accept(launch: int, message: Message) -> None:
@@ -193,11 +195,15 @@ class _Rounds:
         lost = run_targets(crew.session, self._recorder, spec, job, targets, accept, self._progress)
         self._lost.update(list(lost))
 
+    def _precision(self, case: CaseEvent) -> float:
+        """When sampling may stop early; in a comparison never, so that both sides draw equally."""
+        return self._run.settings.measure_for(case.id, case.tags).precision if self._run.verb == "run" else 0.0
+
 
 def _warm(crew: Crew, found: Found, chosen: Sequence[str], run: Run, writer: Writer, progress: Progress) -> bool:
     """Warm the side's parent where device cases are chosen; says in the file how launches start. Returns: by fork?"""
     on_device = any(not found.points[case_id].on_cpu for case_id in chosen)
-    notes: list[str] = []
+    notes = list(run.notes) if crew.name == run.plan.sides[0] else []  # said once
     torch = ""
     fork = False
     if on_device:
@@ -254,13 +260,14 @@ def _prepared(
     return events
 
 
-def _target(case: CaseEvent, *, mirrored: bool) -> Message:
+def _target(case: CaseEvent, *, mirrored: bool, precision: float) -> Message:
     return {
         "id": case.id,
         "timeout_s": case.timeout_s,
         "timing": case.timer,
         "cache": case.cache,
         "mirrored": mirrored,
+        "precision": precision,
         "implementations": {
             one.name: {
                 "samples": one.samples,

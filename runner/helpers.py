@@ -55,7 +55,7 @@ class Timing:
     rejected: int
 
     def __str__(self) -> str:
-        kernels = "" if self.n_kernels is None else f", {self.n_kernels} kernels a call"
+        kernels = {None: "", 1: ", 1 kernel a call"}.get(self.n_kernels, f", {self.n_kernels} kernels a call")
         return (
             f"{self.median_ns / 1e3:.2f} µs [{self.p10_ns / 1e3:.2f}, {self.p90_ns / 1e3:.2f}]"
             f" ({self.timer}, {self.cache} cache, {len(self.samples_ns)} samples{kernels})"
@@ -76,8 +76,8 @@ def bench_kernel(  # noqa: PLR0913 (all but what is timed has a default)
 ) -> Timing:
     """Time ``fn(*args)`` as a case is timed, one sample an iteration: by CUPTI on a CUDA device, else by the host.
 
-    There is no check of the result, no second launch, and so no comparison: what differs between two processes is not
-    in these numbers. Nothing else should use the device meanwhile.
+    The result is not checked, nor is it shown that the cache was cold. What differs from process to process is not in
+    these numbers, so two of them are no comparison. Nothing else should use the device meanwhile.
 
     Args:
         fn: the call to time. Its first calls, which may compile, are not timed.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from . import __version__
+from . import __version__, doctor
 from .attempts import Progress
 from .config import Config, RunSettings, load, parse, resolve
 from .errors import NothingMeasured, UsageError
@@ -39,6 +39,7 @@ class Request:
         cases: the cases directory, relative to a side's root.
         patterns: narrow the suite's cases; may be empty.
         keys: settings given on the command line; None counts as not given.
+        ignore_unfit: measure on a machine that is not fit, and say so in the results.
     """
 
     verb: Literal["run", "compare"]
@@ -56,6 +57,7 @@ class Request:
     shard: tuple[int, int] = (0, 1)
     gpu: str | None = None
     resume: bool = False
+    ignore_unfit: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def measure(
     _check_cases(request.cases)
     if request.output.exists() and not request.resume:
         raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
-    gpu = choose_gpu(request.gpu, gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    found = gpus()
+    gpu = choose_gpu(request.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     with Sides(request.repo, log=log, exclude=(request.output,)) as sides:
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
@@ -96,11 +99,13 @@ def measure(
             if taken is None:
                 cut_to_header(request.output)
         request.output.parent.mkdir(parents=True, exist_ok=True)
-        with Writer(request.output, resume=request.resume) as writer, machine_lock(gpu.uuid if gpu else HOST, log):
-            if not request.resume:
-                writer.write(header)
-            planned = _Planned(config, settings, header, gpu, taken)
-            outcome = _measure_sides(request, planned, sides, checkouts, writer, progress)
+        with machine_lock(gpu.uuid if gpu else HOST, log):
+            notes = doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
+            with Writer(request.output, resume=request.resume) as writer:
+                if not request.resume:
+                    writer.write(header)
+                planned = _Planned(config, settings, header, gpu, notes, taken)
+                outcome = _measure_sides(request, planned, sides, checkouts, writer, progress)
     return Done(request.output, outcome, config, settings)
 
 
@@ -124,6 +129,7 @@ class _Planned:
     settings: RunSettings
     header: Header
     gpu: Gpu | None
+    notes: Sequence[str]
     taken: Taken | None
 
 
@@ -138,7 +144,7 @@ def _measure_sides(
     header, gpu = planned.header, planned.gpu
     plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
     preload = planned.config.preload
-    run = Run(request.verb, plan, planned.settings, request.patterns, preload, gpu, planned.taken)
+    run = Run(request.verb, plan, planned.settings, request.patterns, preload, gpu, planned.taken, planned.notes)
     launcher = LocalLauncher()
     with contextlib.ExitStack() as stack:
         shown = stack.enter_context(progress(len(request.specs) * header.rounds))

@@ -15,7 +15,7 @@ from runner.sides.processes import readable, run_bounded
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT_KEPT = 1 << 20
-REASON_LINES = 3
+REASON_LINES = 1
 REASON_MAX = 300
 
 Found = Mapping[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import statistics
 import tempfile
@@ -25,13 +26,24 @@ Call = Callable[[], object]
 Peer = Callable[[Sequence[Call]], list[float]]
 
 
-def ask(name: str, calls: Sequence[Call]) -> dict[str, Any]:
-    """The medians of a peer for these calls and its wall time for all; or in a line why there are none."""
-    began = time.perf_counter()
+def missing(name: str) -> str:
+    """Why a peer cannot be asked; empty where its module is there. Loads no more than the package around it."""
+    module = MODULES[name]
     try:
-        medians = PEERS[name](calls)
-    except ImportError as error:
-        return {"missing": f"not installed ({error})"}
+        found = importlib.util.find_spec(module) is not None
+    except ImportError:  # the package around it is missing
+        found = False
+    return "" if found else f"{module} is not installed"
+
+
+def ask(name: str, calls: Callable[[], Sequence[Call]]) -> dict[str, Any]:
+    """The medians of a peer for the calls, made only if it is there, and its wall time; or in a line why there are none."""
+    if reason := missing(name):
+        return {"missing": reason}
+    try:
+        made = calls()
+        began = time.perf_counter()
+        medians = PEERS[name](made)
     except Exception as error:  # noqa: BLE001 - foreign timers may raise anything, and the others go on
         return {"missing": f"{type(error).__name__}: {error}"[:300]}
     return {"medians": medians, "wall_s": time.perf_counter() - began}
@@ -106,6 +118,15 @@ def sampled(timer: Any, prepare: Callable[[], object], call: Call, counts: Count
     return measure(timer, prepare, call, counts, deadline_ns=None, clock=time.perf_counter_ns, **more)
 
 
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "do_bench": "triton.testing",
+        "do_bench_cudagraph": "triton.testing",
+        "event pair a call": "torch",
+        "flashinfer": "flashinfer.testing",
+        "nvbench": "cuda.bench",
+    }
+)
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
         "do_bench": do_bench,

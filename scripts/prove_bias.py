@@ -188,8 +188,7 @@ def part_nvbench() -> Found:
 
 def asked(names: Iterable[str]) -> dict[str, Any]:
     """What these peers say of the spinning kernels."""
-    calls, _ = spin_calls()
-    return {name: ask(name, calls) for name in names}
+    return {name: ask(name, lambda: spin_calls()[0]) for name in names}
 
 
 def part_ncu() -> Found:

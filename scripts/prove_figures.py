@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -93,6 +94,7 @@ def main() -> int:
     """Parse the command line, measure, print."""
     asked = parser().parse_args()
     asked.out = asked.out.resolve()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended from outside"))  # so that parts under way end too
     return int(not asked.figure(asked))
 
 
@@ -119,6 +121,9 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("start", parents=[common], help="how long launches take to start, from a results file")
     verb.add_argument("results", nargs="?", type=Path, help="default: that of `self`")
     verb.set_defaults(figure=prove_start)
+    from scripts import prove_instrument  # it uses this module's tables
+
+    prove_instrument.add_to(verbs, common)
     return top
 
 

@@ -1,4 +1,4 @@
-"""Is this machine fit to measure, and how to mend what is not: `evenbench doctor`.
+"""Is this machine fit to measure, and how to mend what is not: `evenbench doctor`, and the look before every run.
 
 `check` holds what is said and where answers come from; `host`, `gpu` and `stack` look. Nothing here is privileged or
 prints, every question has a time limit, and torch is imported in another process only.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..machine import choose_gpu
+from ..errors import UnfitMachine
+from ..machine import Gpu, choose_gpu
 from ..sides.environments import given_python
 from .check import Check, Probes
 from .gpu import gpu_checks
 from .host import host_checks
 from .stack import stack_checks
 
-__all__ = ["Check", "Probes", "examine"]
+__all__ = ["Check", "Probes", "examine", "look_before_run"]
+
+RUN_READINGS = 2  # before a run: half a second finds a tenant; the doctor takes its time
+FADE_S = 1.0  # utilisation is an average over up to a second: work that has just ended still shows in it
 
 
 def examine(gpu: str | None, python: Path | None, probes: Probes | None = None) -> list[Check]:
@@ -40,3 +45,35 @@ def examine(gpu: str | None, python: Path | None, probes: Probes | None = None) 
         *gpu_checks(chosen, found, probes),
         *stack_checks(chosen, interpreter, probes, inherit=python is None),
     ]
+
+
+def look_before_run(
+    gpu: Gpu | None, found: Sequence[Gpu], probes: Probes | None = None, *, go_on: bool = False
+) -> list[str]:
+    """The checks of the GPU, before anything is measured on it. Takes about half a second, more on a busy one.
+
+    Args:
+        gpu: the GPU of the run; None on a machine without, which is fit for host cases.
+        found: all GPUs.
+        go_on: ``--ignore-unfit``: say what is not fit instead of ending the run.
+
+    Returns:
+        With `go_on`, a line for each check that says unfit; else nothing.
+
+    Raises:
+        UnfitMachine: a check says unfit; names the mend.
+    """
+    probes = probes or Probes(os.environ)
+    unfit = _unfit(gpu, found, probes)
+    if unfit and gpu is not None:
+        probes.pause(FADE_S)
+        unfit = _unfit(gpu, found, probes)
+    said = [f"{check.name}: {check.read} (should be {check.should})" for check in unfit]
+    if said and not go_on:
+        mends = "; ".join(dict.fromkeys(check.mend for check in unfit if check.mend))
+        raise UnfitMachine(f"this machine is not fit: {'; '.join(said)}", f"{mends}; or --ignore-unfit")
+    return [f"measured although unfit: {text}" for text in said]
+
+
+def _unfit(gpu: Gpu | None, found: Sequence[Gpu], probes: Probes) -> list[Check]:
+    return [check for check in gpu_checks(gpu, found, probes, readings=RUN_READINGS) if check.state == "unfit"]

@@ -15,7 +15,7 @@ from ..machine import Gpu, gpus
 from ..sides.processes import Finished, readable, run_bounded
 from ..timing.host import clock_resolution_ns
 
-NAME_WIDTH = 14  # of the longest name, "results folder"
+NAME_WIDTH = 15  # of the longest name, "CUPTI self-test"
 OUTPUT_MAX = 64 << 10  # bytes kept of the end of what a program says
 TEXT_MAX = 300  # characters of it in one check
 NOT_STARTED = 127  # a shell's status for a program that cannot be started

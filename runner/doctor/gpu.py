@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..machine import QUERY_S, Gpu
+from ..machine import HIDDEN, QUERY_S, Gpu
 from ..telemetry import IDLE, limits
 from .check import Check, Probes, State, number, one_line, said
 
@@ -28,25 +28,30 @@ VISIBLE_MEND = "check nvidia-smi; a container needs --gpus all and NVIDIA_DRIVER
 TENANT_MEND = "end what else uses this GPU (from a container, only the host sees it), or choose another with --gpu"
 
 
-def gpu_checks(chosen: Gpu | None, found: Sequence[Gpu], probes: Probes) -> list[Check]:
-    """Whether the chosen GPU can be measured on; without one, whether that is as it should be."""
+def gpu_checks(chosen: Gpu | None, found: Sequence[Gpu], probes: Probes, *, readings: int = READINGS) -> list[Check]:
+    """Whether the chosen GPU can be measured on; without one, whether that is as it should be.
+
+    Args:
+        readings: how often its state is read.
+    """
     if chosen is None:
         return [_no_gpu(found, probes)]
     read = one_line(f"{chosen.name}, driver {chosen.driver}, {chosen.uuid}")
-    return [Check("GPU", "fit", read, "an NVIDIA GPU", ""), *_state_checks(chosen, probes)]
+    return [Check("GPU", "fit", read, "an NVIDIA GPU", ""), *_state_checks(chosen, probes, readings)]
 
 
 def _no_gpu(found: Sequence[Gpu], probes: Probes) -> Check:
     should = "an NVIDIA GPU, for cases on one; the host timer needs none"
-    if found:
+    files = probes.device_files()
+    if found or (files and probes.environ.get("CUDA_VISIBLE_DEVICES") in ("", HIDDEN)):
         return Check("GPU", "note", "hidden by CUDA_VISIBLE_DEVICES", should, "unset it, or name one with --gpu")
-    if files := probes.device_files():
+    if files:
         return Check("GPU", "unfit", f"{', '.join(files)} without a driver that answers", should, VISIBLE_MEND)
     return Check("GPU", "note", "none", should, VISIBLE_MEND)
 
 
-def _state_checks(gpu: Gpu, probes: Probes) -> list[Check]:
-    readings, problem = _readings(gpu, probes)
+def _state_checks(gpu: Gpu, probes: Probes, turns: int) -> list[Check]:
+    readings, problem = _readings(gpu, probes, turns)
     if not readings:
         return [Check("GPU state", "unfit", f"cannot be read: {problem}", "readable with nvidia-smi", VISIBLE_MEND)]
     last = readings[-1]
@@ -61,11 +66,11 @@ def _state_checks(gpu: Gpu, probes: Probes) -> list[Check]:
     ]
 
 
-def _readings(gpu: Gpu, probes: Probes) -> tuple[list[Mapping[str, str]], str]:
+def _readings(gpu: Gpu, probes: Probes, turns: int) -> tuple[list[Mapping[str, str]], str]:
     """The GPU's state, read a few times, or why it cannot be: one failed reading voids the others."""
     command = ["nvidia-smi", f"--id={gpu.uuid}", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
     readings: list[Mapping[str, str]] = []
-    for turn in range(READINGS):
+    for turn in range(turns):
         if turn:
             probes.pause(READING_PAUSE_S)
         answer = probes.run(command, probes.environ, QUERY_S)

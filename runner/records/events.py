@@ -137,10 +137,15 @@ class LaunchEvent(Record):
     mig: Name = ""
     driver: Name = ""
     mirrored: bool = False
+    instrument: dict[Name, Finite | Name | None] = {}
 
 
 class KernelRecord(Record):
-    """A distinct kernel of a measurement; `count` per iteration may vary, so it is the sum over all samples."""
+    """A distinct kernel of a measurement.
+
+    `count` per iteration may vary, so it is the sum over all samples; `median_ns` is of one run of the kernel, 0 where it
+    is not known.
+    """
 
     name: Name
     grid: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
@@ -149,6 +154,7 @@ class KernelRecord(Record):
     shared_memory: Count = 0
     code: Hash = ""
     count: Count = 0
+    median_ns: Ns = 0
 
 
 class Rejected(Record):

@@ -10,6 +10,7 @@ Records are plain tuples, since one is built per record while the instrument's b
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,12 @@ from .protocol import Segment
 
 Shape: TypeAlias = tuple[int, int, int]
 Identity: TypeAlias = tuple[str, Shape, Shape, int, int]
-Kernel: TypeAlias = tuple[int, int, int, str, Shape, Shape, int, int]
-"""correlation, start, end, name, grid, block, registers per thread, bytes of shared memory"""
+Kernel: TypeAlias = tuple[int, int, int, str, Shape, Shape, int, int, int, int]
+"""correlation, start, end; name, grid, block, registers per thread, bytes of shared memory; graph and node, or 0"""
 Copy: TypeAlias = tuple[int, int, int]
 """correlation, start, end: a copy or a memset"""
 Launch: TypeAlias = tuple[int, bool, int, int, int]
-"""correlation, whether a kernel must follow (else: a copy, memset or graph), start, end, thread"""
+"""correlation, whether work on the device must follow (a kernel or graph; else a copy or memset), start, end, thread"""
 
 CLOCK_SLACK_NS = 1_000_000  # device stamps are mapped to the host's clock within microseconds; a stale one is far off
 TICK_CANDIDATES = (1024, 512, 256, 128, 64, 32, 16, 8)  # under 8 the scatter hides a grid
@@ -33,6 +34,7 @@ TICK_SCATTER_NS = 2  # stamps lie within this around the grid
 TICK_SHARE = 0.95
 TICK_MAX_STAMPS = 500  # more tell no more
 TICK_MIN_STAMPS = 20  # by chance, 20 stamps all look like a grid of 8 once in 10,000 times
+GRAPH_MIN_REPLAYS = 3  # of fewer none can be called the odd one out
 
 OFF_THREAD_HINT = (
     "launch on the thread that makes the call: drive a backward node through backward_of(out), or wrap the call in "
@@ -43,12 +45,13 @@ FORGED_HINT = "leave CUSTOM0 correlation ids alone in timed code; CUSTOM1 and CU
 
 
 class Iteration(NamedTuple):
-    """The correlation ids that iteration `i` ran under."""
+    """The correlation ids that iteration `i` ran under, and when its preparation ended on the instrument's clock."""
 
     i: int
     run: int
     prepare: int
     guard: int  # lies under `run` on the stack: only code that popped `run` can launch under it
+    prepared: int
 
 
 @dataclass
@@ -109,18 +112,24 @@ def attribute(
     if records.lost:
         return Segment([], [], [], [], [], lost=records.lost)
     works = _by_id(records, iterations, count_copies)
+    nodes = _graph_nodes(works[it.run] for it in iterations)
     began: list[int | None] = [_began(works[it.prepare], works[it.run]) for it in iterations]
     samples: list[tuple[int, int, int, int, int]] = []
     rejected: list[tuple[int, str]] = []
-    kernels: Counter[Identity] = Counter()
+    durations: dict[Identity, list[int]] = defaultdict(list)
     for iteration, next_began in zip(iterations, [*began[1:], None], strict=True):
         run, prepared = works[iteration.run], works[iteration.prepare]
         _check_work(iteration.i, run, records.lost, count_copies)
-        reason = _unbelievable(run, prepared, window, next_began) or _missing(run) or _missing(prepared)
+        _check_preparation(iteration, prepared)
+        short = _missing(run) or _missing(prepared) or _missing_nodes(run, nodes)
+        if short and records.lost is None:
+            raise _cannot_tell(f"iteration {iteration.i}: {short}")
+        reason = _unbelievable(run, prepared, window, next_began) or short or _untraced(prepared)
         if reason:
             rejected.append((iteration.i, reason))
             continue
-        kernels.update(kernel[3:] for kernel in run.kernels)
+        for kernel in run.kernels:
+            durations[kernel[3:8]].append(kernel[2] - kernel[1])
         samples.append((iteration.i, *_times(run, count_copies), len(run.kernels)))
     return Segment(
         indices=[sample[0] for sample in samples],
@@ -128,7 +137,7 @@ def attribute(
         latency_ns=[sample[2] for sample in samples],
         n_kernels=[sample[4] for sample in samples],
         uncounted_copy_ns=[sample[3] for sample in samples],
-        kernels=[_describe(identity, count) for identity, count in kernels.items()],
+        kernels=[_describe(identity, found) for identity, found in durations.items()],
         rejected=rejected,
     )
 
@@ -205,6 +214,15 @@ def _check_work(i: int, run: _Work, lost: int | None, count_copies: bool) -> Non
         )
 
 
+def _check_preparation(iteration: Iteration, prepared: _Work) -> None:
+    """Foreign code may read preparation's id in its `reset`; what it launches under it later would not count."""
+    if any(start > iteration.prepared for _, _, start, _, _ in prepared.launches):
+        raise AttributionForged(
+            f"iteration {iteration.i} launches under its preparation's correlation id after preparation ended",
+            FORGED_HINT,
+        )
+
+
 def _began(*works: _Work) -> int | None:
     """Earliest stamp on the device; a stamp of 0 says nothing."""
     return min((start for work in works for start, _ in work.spans() if start > 0), default=None)
@@ -230,11 +248,11 @@ def _unbelievable(run: _Work, prepared: _Work, window: tuple[int, int], next_beg
 
 
 def _missing(work: _Work) -> str:
-    """How many launches have no kernel record; empty where all have one.
+    """How many launches have no record of their work; empty where all have one.
 
     A runtime call makes a driver call inside: that one, traced with an id of its own, has no record and needs none.
     """
-    recorded = {kernel[0] for kernel in work.kernels}
+    recorded = {record[0] for record in (*work.kernels, *work.copies)}
     missing = [launch for launch in work.launches if launch[1] and launch[0] not in recorded]
     if not missing:
         return ""
@@ -246,6 +264,42 @@ def _missing(work: _Work) -> str:
     return f"{bare} of {len(work.launches)} launches have no kernel record" if bare else ""
 
 
+def _untraced(prepared: _Work) -> str:
+    """How many kernels of preparation no traced call launched: when they were launched cannot be told."""
+    launched = {launch[0] for launch in prepared.launches}
+    untraced = sum(kernel[0] not in launched for kernel in prepared.kernels)
+    return f"preparation has {untraced} kernels that no traced call launched" if untraced else ""
+
+
+def _replays(run: _Work) -> dict[tuple[int, int], set[int]]:
+    """Of every graph replay, named by graph and correlation, the nodes that ran a kernel."""
+    replays: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for kernel in run.kernels:
+        if kernel[9]:
+            replays[kernel[8], kernel[0]].add(kernel[9])
+    return replays
+
+
+def _graph_nodes(runs: Iterable[_Work]) -> dict[int, set[int]]:
+    """Of every graph the nodes that all of its replays but one at most have: conditional ones are left out."""
+    replays, seen = Counter[int](), Counter[tuple[int, int]]()
+    for run in runs:
+        for (graph, _), nodes in _replays(run).items():
+            replays[graph] += 1
+            seen.update((graph, node) for node in nodes)
+    expected: dict[int, set[int]] = defaultdict(set)
+    for (graph, node), count in seen.items():
+        if replays[graph] >= GRAPH_MIN_REPLAYS and count >= replays[graph] - 1:
+            expected[graph].add(node)
+    return expected
+
+
+def _missing_nodes(run: _Work, expected: dict[int, set[int]]) -> str:
+    """How many nodes of a replayed graph have no record; empty where all have one."""
+    missing = sum(len(expected.get(graph, set()) - nodes) for (graph, _), nodes in _replays(run).items())
+    return f"{missing} nodes of a replayed graph have no kernel record" if missing else ""
+
+
 def _times(run: _Work, count_copies: bool) -> tuple[int, int, int]:
     """Busy time, latency and uncounted copies of one iteration."""
     spans = run.spans()
@@ -254,7 +308,8 @@ def _times(run: _Work, count_copies: bool) -> tuple[int, int, int]:
     return union_length(counted), latency, union_length(copies)
 
 
-def _describe(identity: Identity, count: int) -> dict[str, Any]:
+def _describe(identity: Identity, durations: list[int]) -> dict[str, Any]:
+    """A distinct kernel for the results file. Its `code` stays empty: CUPTI's records hold no hash of the code."""
     name, grid, block, registers, shared_memory = identity
     return {
         "name": name,
@@ -262,5 +317,6 @@ def _describe(identity: Identity, count: int) -> dict[str, Any]:
         "block": list(block),
         "registers": registers,
         "shared_memory": shared_memory,
-        "count": count,
+        "count": len(durations),
+        "median_ns": statistics.median_low(durations),
     }

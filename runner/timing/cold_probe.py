@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable
 
 from .protocol import Counts, Timer, measure
 
-PROBE = Counts(warmup=2, samples=11)  # an odd number, so that the median is one of them
+PROBE = Counts(warmup=4, samples=22)  # even: reads after the step and repeated ones take turns, so no drift favours one
 PROBE_TRIES = 3  # a busy machine may drown the difference once; a step that does nothing shows none three times
-MARGIN = 1.02  # several times the spread of such a median; a read from memory takes 1.2 to 5 times as long
+MARGIN = 1.02  # several times the spread of such a median; a read from memory takes 1.1 to 5 times as long
 
 
 def doubt(timer: Timer, evict: Callable[[], object], read: Callable[[], object]) -> str:
@@ -23,12 +24,21 @@ def doubt(timer: Timer, evict: Callable[[], object], read: Callable[[], object])
     """
     cold = warm = 0
     for _ in range(PROBE_TRIES):
-        cold, warm = _median(timer, evict, read), _median(timer, read, read)
+        cold, warm = _medians(timer, evict, read)
         if cold > MARGIN * warm:
             return ""
     return f"a read takes {cold} ns after the cache step and {warm} ns when repeated at once"
 
 
-def _median(timer: Timer, prepare: Callable[[], object], read: Callable[[], object]) -> int:
-    measured = measure(timer, prepare, read, PROBE, deadline_ns=None, clock=time.perf_counter_ns)
-    return int(statistics.median(measured.segment.device_busy_ns))
+def _medians(timer: Timer, evict: Callable[[], object], read: Callable[[], object]) -> tuple[int, int]:
+    """Nanoseconds of a read after the step, and of a repeated one."""
+    turns = itertools.cycle((evict, read))
+
+    def prepare() -> None:
+        next(turns)()
+
+    measured = measure(timer, prepare, read, PROBE, deadline_ns=None, clock=time.perf_counter_ns).segment
+    after: tuple[list[int], list[int]] = ([], [])
+    for index, busy in zip(measured.indices, measured.device_busy_ns, strict=True):
+        after[index % 2].append(busy)
+    return int(statistics.median(after[0])), int(statistics.median(after[1]))

@@ -302,13 +302,16 @@ def _check_rejected(segment: Segment) -> None:
 
 
 def _merge_kernels(segments: Sequence[Segment]) -> list[dict[str, Any]]:
+    """Counts add up; the median of the whole is taken to be the mean of the segments' medians, by their counts."""
     merged: dict[str, dict[str, Any]] = {}
     for kernel in (k for s in segments for k in s.kernels):
-        identity = repr(sorted((key, value) for key, value in kernel.items() if key != "count"))
-        if identity in merged:
-            merged[identity]["count"] += kernel["count"]
-        else:
-            merged[identity] = dict(kernel)
+        identity = repr(sorted((key, value) for key, value in kernel.items() if key not in ("count", "median_ns")))
+        known = merged.setdefault(identity, {**kernel, "count": 0})
+        both = known["count"] + kernel["count"]
+        if "median_ns" in kernel:
+            summed = known["median_ns"] * known["count"] + kernel["median_ns"] * kernel["count"]
+            known["median_ns"] = summed // both
+        known["count"] = both
     return list(merged.values())
 
 

@@ -170,14 +170,23 @@ class Opened:
         before = self.inputs_checksum()
         try:
             result = self.bench.reference()
-            self.refuse_changed_inputs(before, "the reference")
-            return result
-        except InputsChanged:
-            raise
         except Exception as error:
             mended = classified(error, SetupError)
             mended.message = f"the reference raised: {mended.message}"
             raise mended from error
+        self.refuse_changed_inputs(before, "the reference")
+        return result
+
+    def refuse_borrowed_reference(self, reference: Any) -> None:
+        """Raises `SetupError` when the reference lies in the outputs: it would be compared with itself."""
+        if self.bench.outputs and reference is not None:
+            before = check.checksum(reference)
+            check.poison(self.bench.outputs)
+            if check.checksum(reference) != before:
+                raise SetupError(
+                    "the reference lies in outputs=, so that it would be compared with itself",
+                    "let it return a value of its own",
+                )
 
 
 def require(modules: Sequence[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ..timing import cache, select
+from ..errors import TimerUnavailable
+from ..timing import cache, select, selftest
+from ..timing.cupti import OTHER_MEND
 from ..timing.protocol import Timer
 from .channel import Channel
 
@@ -15,6 +17,7 @@ class Instruments:
     def __init__(self) -> None:
         self._timers: dict[tuple[str, int], Timer] = {}
         self._announced = False
+        self._refused: TimerUnavailable | None = None
         self._steps: dict[tuple[str, str], cache.CacheStep] = {}
 
     def announce_first_sample(self, channel: Channel) -> None:
@@ -23,8 +26,26 @@ class Instruments:
             self._announced = True
             channel.send({"event": "first_sample", "at_ns": time.monotonic_ns()})
 
+    def prove_cupti(self, *, thorough: bool) -> selftest.Facts:
+        """Let the CUPTI timer prove itself, and return what it found. Its failure meets whoever asks for it later."""
+        try:
+            return selftest.verify() if thorough else selftest.canary()
+        except TimerUnavailable as error:
+            self._refused = error
+        except Exception as error:  # noqa: BLE001 - such as no memory for a context: it fails cases, not the launch
+            text = f"the self-test of CUPTI failed: {type(error).__name__}: {error}"
+            self._refused = TimerUnavailable(text, OTHER_MEND)
+        return {"timer": "cupti", "error": str(self._refused)}
+
+    def refuse_unproven(self) -> None:
+        """Raises the error with which the CUPTI timer failed to prove itself, if it did."""
+        if self._refused is not None:
+            raise TimerUnavailable(self._refused.message, self._refused.hint)
+
     def timer(self, name: str, batch: int) -> Timer:
         """The timer of that name; `batch` calls an iteration, where it is the host's."""
+        if name == "cupti":
+            self.refuse_unproven()
         if (name, batch) not in self._timers:
             self._timers[name, batch] = select.make_timer(name, batch=batch)
         return self._timers[name, batch]

@@ -50,9 +50,10 @@ def run(job: dict[str, Any], channel: Channel) -> None:
             else HOST
         )
         seen = telemetry.start(device)  # before `identity` opens the device: what is in use by then is others'
-        channel.send({"event": "machine", **identity(device)})
-        work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
         instruments = Instruments()
+        proof = instruments.prove_cupti(thorough=job["kind"] == "prepare") if _times_by_cupti(job, device) else {}
+        channel.send({"event": "machine", **identity(device), "instrument": proof})
+        work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
         for target in job["targets"]:
             channel.send({"event": "begin", "case": target["id"], "timeout_s": target["timeout_s"]})
             _one_case(work, by_id.get(target["id"]), target, device, instruments, channel)
@@ -61,6 +62,12 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         if values := seen.stop():
             channel.send({"event": "telemetry", "values": values})
     channel.send({"event": "done"})
+
+
+def _times_by_cupti(job: dict[str, Any], device: str) -> bool:
+    """Whether a case may be timed by CUPTI: as `timer` asks before preparation, as `timing` says after it."""
+    wanted = {target.get("timing", target.get("timer")) for target in job["targets"]}
+    return device == "cuda" and not wanted.isdisjoint(("auto", "cupti"))
 
 
 def enter_root(root: str) -> None:

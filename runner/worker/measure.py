@@ -9,14 +9,15 @@ from typing import Any
 
 from .. import check
 from ..case import Point
-from ..errors import MeasurementError, RuntimeFailure, WrongResult
+from ..errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
 from ..timing import protocol
-from .bench import Opened, Runnable, Skipped, classified, one_line, open_case, synchronize
+from .bench import Opened, Runnable, Skipped, classified, one_line, open_case
 from .channel import Channel
 from .instruments import Instruments
 
 DEADLINE_SHARE = 0.8  # sampling stops at this share of a case's deadline, so that what was measured is reported
 NS = 1_000_000_000
+STOPS = ("timeout", "precision")  # of several segments the gravest reason counts; else all ended by count
 
 
 def measure_case(point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel) -> None:
@@ -56,6 +57,7 @@ def _measure_all(
     measured: dict[str, list[protocol.Measured]] = {name: [] for name in made}
     walls = dict.fromkeys(made, 0)
     failed: set[str] = set()
+    spoilt = _changed(opened, inputs, "making the implementations") if len(made) > 1 else None
     instruments.announce_first_sample(channel)
     for name, counts in segments:
         if name in failed:
@@ -63,15 +65,28 @@ def _measure_all(
         parts = measured[name]
         began = time.perf_counter_ns()
         try:
+            if spoilt:  # by another implementation: what comes after it would not be measured on the same inputs
+                raise spoilt
             parts.append(_segment(opened, made[name], counts, target, deadline, instruments))
             walls[name] += time.perf_counter_ns() - began
+            if spoilt := _changed(opened, inputs, f"implementation {name}" if len(made) > 1 else "the call"):
+                raise spoilt
             if len(parts) == _segments_of(segments, name):
-                _check(opened, made[name], target["implementations"][name], inputs)
+                _check(opened, made[name], target["implementations"][name])
                 record = _measurement(opened.point, target, name, parts, instruments)
                 channel.send(record | {"inputs": inputs, "wall_ns": walls[name]})
         except MeasurementError as error:
             failed.add(name)
             channel.send(_failure(opened.point.id, name, error))
+
+
+def _changed(opened: Opened, inputs: str, who: str) -> InputsChanged | None:
+    """The error that says who changed the shared inputs; None while nobody has."""
+    try:
+        opened.refuse_changed_inputs(inputs, who)
+    except InputsChanged as error:
+        return error
+    return None
 
 
 def _counts(target: Mapping[str, Any], made: Mapping[str, Runnable]) -> protocol.Counts:
@@ -103,6 +118,8 @@ def _segment(
 
     timer = instruments.timer(target["timing"], target["implementations"][runnable.name]["batch"])
     try:
+        check.poison(opened.bench.outputs)  # else what another implementation wrote could pass for this one's
+        sweep.settle()
         return protocol.measure(
             timer,
             before,
@@ -111,18 +128,18 @@ def _segment(
             deadline_ns=deadline,
             clock=time.perf_counter_ns,
             count_copies=opened.bench.count_copies,
+            precision=target["precision"],
         )
     except Exception as error:
         raise classified(error, RuntimeFailure) from error
 
 
-def _check(opened: Opened, runnable: Runnable, plan: Mapping[str, Any], inputs: str) -> None:
+def _check(opened: Opened, runnable: Runnable, plan: Mapping[str, Any]) -> None:
     """Hold the last timed result against the checked one: by checksum, or by value where results vary."""
-    synchronize(opened.device)
+    if missed := check.unwritten(opened.bench.outputs):
+        raise WrongResult(f"outputs left (partly) unwritten by the timed calls: {', '.join(missed)}")
     if plan["result"] and check.checksum(runnable.result) == plan["result"]:
-        opened.refuse_changed_inputs(inputs)
         return
-    opened.refuse_changed_inputs(inputs)
     if opened.bench.reference is not None:
         case = opened.point.case
         try:
@@ -153,7 +170,7 @@ def _measurement(
         "tick_ns": timer.tick_ns,
         "batch": segment.batch,
         "cache": target["cache"],
-        "stop": "timeout" if any(part.stop == "timeout" for part in parts) else "count",
+        "stop": next((stop for stop in STOPS if any(part.stop == stop for part in parts)), "count"),
         "coarse": any(part.coarse for part in parts),
         "rejected": [{"index": index, "reason": reason} for index, reason in segment.rejected],
         "retries": [f"{r.lost} records lost, buffer of {r.buffer_bytes} bytes" for part in parts for r in part.retries],

@@ -26,7 +26,9 @@ def prepare_case(point: Point, target: dict[str, Any], device: str, instruments:
     message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
     try:
         opened = open_case(point, device)
-        timer, fallback = select.choose_timer(target["timer"], device, target["allow_fallback"])
+        timer, fallback = select.choose_timer(
+            target["timer"], device, target["allow_fallback"], probe=instruments.refuse_unproven
+        )
         message |= {"timer": timer, "fallback": fallback or ""}
         _prove_cold(opened, timer, target, instruments)
         message |= _fingerprint(opened)
@@ -71,6 +73,7 @@ def _prepare_implementations(
 ) -> list[dict[str, Any]]:
     """All implementations. After one that changed the shared inputs the case is built anew for the next."""
     inputs, reference = opened.inputs_checksum(), opened.reference()
+    opened.refuse_borrowed_reference(reference)
     found = []
     for name in opened.names:
         if opened.inputs_checksum() != inputs:

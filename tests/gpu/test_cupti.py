@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,3 +285,87 @@ def test_calibration_pays_for_the_cache_step(torch: Any, timer: CuptiTimer) -> N
 
 def test_auto_means_cupti_here(torch: Any) -> None:
     assert choose_timer("auto", "cuda", allow_fallback=False) == ("cupti", None)
+
+
+def test_a_kernel_hidden_under_the_preparations_id_is_found(torch: Any, timer: CuptiTimer) -> None:
+    from cupti import cupti
+
+    custom0 = int(cupti.ExternalCorrelationKind.CUSTOM0)
+    x, learnt = torch.randn(1 << 20, device="cuda"), [0]
+
+    def reset() -> None:
+        learnt[0] = cupti.activity_pop_external_correlation_id(custom0)
+        cupti.activity_push_external_correlation_id(custom0, learnt[0])
+        x.zero_()
+
+    def hide() -> None:
+        x.neg()
+        cupti.activity_push_external_correlation_id(custom0, learnt[0])
+        x.neg()
+        cupti.activity_pop_external_correlation_id(custom0)
+
+    assert take_all(timer, x.neg, prepare=reset).segment.n_kernels == [1] * 20
+    with pytest.raises(AttributionForged, match="after preparation ended"):
+        take_all(timer, hide, prepare=reset)
+
+
+@pytest.mark.parametrize("prepared_by", ["kernels", "copies", "a graph", "matmul"])
+def test_preparation_of_any_kind_reconciles(torch: Any, timer: CuptiTimer, prepared_by: str) -> None:
+    x = torch.randn(1024, 1024, device="cuda")
+    y, host = torch.empty_like(x), torch.randn(1024, 1024).pin_memory()
+    torch.mm(x, x, out=y)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.sin(x, out=y)
+    prepare: dict[str, Callable[[], object]] = {
+        "kernels": x.zero_,
+        "copies": lambda: [x.copy_(host), y.copy_(x)],
+        "a graph": graph.replay,
+        "matmul": lambda: torch.mm(x, x, out=y),
+    }
+    segment = take_all(timer, x.neg, prepare=prepare[prepared_by]).segment
+    assert (segment.rejected, segment.n_kernels) == ([], [1] * 20)
+
+
+def test_a_graph_of_copies_and_memsets_reconciles(torch: Any, timer: CuptiTimer) -> None:
+    x, y = torch.randn(BIG, device="cuda"), torch.empty(BIG, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y.copy_(x)
+    segment = take(timer, graph.replay, count_copies=True)
+    assert segment.rejected == []
+    assert min(segment.device_busy_ns) > 0
+
+
+def test_a_graph_that_is_replayed_twice_counts_its_nodes_twice(torch: Any, timer: CuptiTimer) -> None:
+    x = torch.randn(1 << 20, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        x.mul_(0.5)
+    segment = take(timer, lambda: [graph.replay(), x.neg(), graph.replay()])
+    assert (segment.rejected, segment.n_kernels) == ([], [5] * 20)
+
+
+def test_a_hundred_thousand_kernels_leave_nothing_behind(torch: Any, timer: CuptiTimer) -> None:
+    x = torch.zeros(1, device="cuda")
+
+    def call() -> None:
+        for _ in range(250):
+            x.add_(1)
+
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    kernels = 0
+    before = 0
+    for done in range(25):
+        if done == 5:  # by then CUPTI and Python have the memory that they keep
+            gc.collect()
+            before = resident_bytes()
+        segment = take(timer, call)
+        assert (segment.lost, segment.rejected) == (0, [])
+        kernels += sum(segment.n_kernels or ())
+    gc.collect()
+    assert kernels == 25 * 20 * 250
+    assert resident_bytes() <= 1.02 * before

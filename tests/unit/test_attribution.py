@@ -12,6 +12,7 @@ from runner.errors import AttributionForged, NoDeviceWork, OffThreadLaunch, Reco
 from runner.timing.attribution import Iteration, Kernel, Records, attribute, tick_of, union_length
 
 WINDOW = (100_000, 900_000)
+PREPARED = 10**9  # later than every launch built here
 ONE = (1, 1, 1)
 
 intervals = st.lists(
@@ -42,29 +43,35 @@ class Block:
     """Builds the records of one block: iteration i runs under ids 10i+1 (run), +2 (prepare), +3 (guard)."""
 
     def __init__(self, n: int = 2) -> None:
-        self.iterations = [Iteration(i, 10 * i + 1, 10 * i + 2, 10 * i + 3) for i in range(n)]
+        self.iterations = [Iteration(i, 10 * i + 1, 10 * i + 2, 10 * i + 3, PREPARED) for i in range(n)]
         self.records = Records()
         self.correlation = 0
 
-    def launch(self, external: int | None, *, kernel: bool = True, ok: bool = True) -> int:
+    def launch(self, external: int | None, *, must_follow: bool = True, ok: bool = True) -> int:
         self.correlation += 1
         begin = 1_000 * self.correlation
         if external is not None:
             self.records.external.append((self.correlation, external))
         if ok:
-            self.records.launches.append((self.correlation, kernel, begin, begin + 500, 7))
+            self.records.launches.append((self.correlation, must_follow, begin, begin + 500, 7))
         return self.correlation
+
+    def replay(self, external: int, start: int, nodes: list[int], graph: int = 5) -> None:
+        correlation = self.launch(external)
+        for n, node in enumerate(nodes):
+            begin = start + 100 * n
+            self.records.kernels.append(kernel_record(correlation, begin, begin + 50, graph=graph, node=node))
 
     def kernel(self, external: int | None, start: int, end: int, name: str = "k") -> None:
         correlation = self.launch(external)
         self.records.kernels.append(kernel_record(correlation, start, end, name))
 
     def copy(self, external: int | None, start: int, end: int) -> None:
-        self.records.copies.append((self.launch(external, kernel=False), start, end))
+        self.records.copies.append((self.launch(external, must_follow=False), start, end))
 
 
-def kernel_record(correlation: int, start: int, end: int, name: str = "k") -> Kernel:
-    return (correlation, start, end, name, (4, 1, 1), (128, 1, 1), 16, 1024)
+def kernel_record(correlation: int, start: int, end: int, name: str = "k", *, graph: int = 0, node: int = 0) -> Kernel:
+    return (correlation, start, end, name, (4, 1, 1), (128, 1, 1), 16, 1024, graph, node)
 
 
 def two_iterations() -> Block:
@@ -87,8 +94,8 @@ def test_overlap_counts_once_gaps_do_not_count_and_latency_spans_both() -> None:
     assert segment.n_kernels == [3]
     assert segment.uncounted_copy_ns == [0]
     assert segment.kernels == [
-        {"name": n, "grid": [4, 1, 1], "block": [128, 1, 1], "registers": 16, "shared_memory": 1024, "count": c}
-        for n, c in (("a", 2), ("b", 1))
+        {"name": n, "grid": [4, 1, 1], "block": [128, 1, 1], "registers": 16, "shared_memory": 1024} | times
+        for n, times in (("a", {"count": 2, "median_ns": 50}), ("b", {"count": 1, "median_ns": 150}))
     ]
 
 
@@ -110,10 +117,62 @@ def test_the_order_of_records_does_not_matter() -> None:
 
 def test_one_launch_may_replay_many_kernels() -> None:
     block = Block(1)
-    graph = block.launch(1, kernel=False)
-    block.records.kernels += [kernel_record(graph, 100_000 + 100 * n, 100_050 + 100 * n) for n in range(5)]
+    block.replay(1, 100_000, [1, 2, 3, 4, 5])
     segment = attribute(block.records, block.iterations, WINDOW, False)
     assert (segment.n_kernels, segment.device_busy_ns, segment.latency_ns) == ([5], [250], [450])
+    assert [kernel["count"] for kernel in segment.kernels] == [5]
+
+
+def replays(*nodes: list[int]) -> Block:
+    block = Block(len(nodes))
+    for i, present in enumerate(nodes):
+        block.replay(10 * i + 1, 100_000 + 10_000 * i, present)
+    return block
+
+
+def test_a_replay_that_lacks_a_node_of_all_others_is_rejected() -> None:
+    block = replays([1, 2, 3], [1, 3], [1, 2, 3], [1, 2, 3])
+    block.replay(31, 150_000, [7], graph=6)  # another graph has nodes of its own
+    segment = attribute(block.records, block.iterations, WINDOW, False)
+    assert segment.indices == [0, 2, 3]
+    assert segment.rejected == [(1, "1 nodes of a replayed graph have no kernel record")]
+    assert segment.n_kernels == [3, 3, 4]
+
+
+def test_nodes_that_run_only_now_and_then_are_conditional_not_missing() -> None:
+    block = replays([1, 2], [1], [1, 2], [1], [1, 2])
+    assert attribute(block.records, block.iterations, WINDOW, False).n_kernels == [2, 1, 2, 1, 2]
+
+
+def test_two_replays_are_too_few_to_say_which_lacks_a_node() -> None:
+    block = replays([1, 2], [1])
+    assert attribute(block.records, block.iterations, WINDOW, False).n_kernels == [2, 1]
+
+
+def test_a_replay_of_copies_alone_is_recorded() -> None:
+    block = Block(1)
+    block.kernel(1, 100_000, 100_100)
+    block.records.copies.append((block.launch(1), 100_200, 100_300))
+    segment = attribute(block.records, block.iterations, WINDOW, False)
+    assert (segment.rejected, segment.uncounted_copy_ns) == ([], [100])
+
+
+def test_a_launch_under_preparations_id_after_preparation_is_forged() -> None:
+    block = two_iterations()
+    last_of_preparation = max(launch[2] for launch in block.records.launches if launch[0] in (1, 3))
+    block.iterations = [it._replace(prepared=last_of_preparation) for it in block.iterations]
+    assert attribute(block.records, block.iterations, WINDOW, False).indices == [0, 1]
+    block.iterations[1] = block.iterations[1]._replace(prepared=last_of_preparation - 1)
+    with pytest.raises(AttributionForged, match="iteration 1 .*after preparation ended"):
+        attribute(block.records, block.iterations, WINDOW, False)
+
+
+def test_a_kernel_of_preparation_that_no_call_launched_is_rejected() -> None:
+    block = two_iterations()
+    block.records.launches = [launch for launch in block.records.launches if launch[0] != 1]
+    assert attribute(block.records, block.iterations, WINDOW, False).rejected == [
+        (0, "preparation has 1 kernels that no traced call launched")
+    ]
 
 
 def test_copies_are_kept_apart_unless_they_count() -> None:
@@ -181,6 +240,14 @@ def test_without_a_drop_counter_missing_work_may_be_lost_work(external: int | No
     block.kernel(external, 100_310, 100_320)
     block.records.lost = None
     with pytest.raises(RecordsLost, match="losses cannot be excluded"):
+        attribute(block.records, block.iterations, WINDOW, False)
+
+
+def test_without_a_drop_counter_a_missing_record_may_be_a_lost_one() -> None:
+    block = two_iterations()
+    block.launch(11)
+    block.records.lost = None
+    with pytest.raises(RecordsLost, match="iteration 1: 1 of 2 launches .*losses cannot be excluded"):
         attribute(block.records, block.iterations, WINDOW, False)
 
 

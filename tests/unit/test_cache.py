@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from runner.timing.cache import HostSweep, NoSweep, _reader, last_level_cache_bytes, make_sweep
+from runner.timing.cache import HostSweep, NoSweep, ReadSweep, _host_reader, _reader, last_level_cache_bytes, make_sweep
+from tests.fakes.accelerator import COLD_NS_PER_KB, LAUNCH_NS, NAME, Device, fake_torch
 
 MB = 1 << 20
 
@@ -39,9 +41,9 @@ def test_a_machine_without_a_listing_still_has_a_size(tmp_path: Path) -> None:
     [
         (1 * MB, 8 * MB, True),
         (16 * MB, 32 * MB, True),
-        (100 * MB, 128 * MB, True),  # bounded, and still larger than the cache
-        (128 * MB, 128 * MB, False),
-        (1024 * MB, 128 * MB, False),
+        (260 * MB, 512 * MB, True),  # bounded, and still larger than the cache
+        (512 * MB, 512 * MB, False),
+        (1024 * MB, 512 * MB, False),
     ],
 )
 def test_the_host_buffer_exceeds_the_cache_within_bounds(cache_bytes: int, nbytes: int, cold: bool) -> None:
@@ -49,20 +51,9 @@ def test_the_host_buffer_exceeds_the_cache_within_bounds(cache_bytes: int, nbyte
     assert (sweep.nbytes, sweep.cold) == (nbytes, cold)
 
 
-def test_the_sweep_reads_to_the_end_of_its_buffer() -> None:
-    class Reads(bytes):
-        found: int | None = None
-
-        def find(self, *args: object) -> int:
-            self.found = super().find(*args)  # type: ignore[arg-type]
-            return self.found
-
-    sweep = HostSweep(1)
-    buffer = Reads(sweep._buffer)
-    sweep._buffer = buffer
-    sweep()
-    assert buffer.found == -1
-    assert len(buffer) == sweep.nbytes
+def test_the_host_reads_to_the_end_of_its_buffer() -> None:
+    read = _host_reader(10_000)
+    assert read() == -1  # what it looks for is nowhere
 
 
 def test_a_warm_case_sweeps_nothing() -> None:
@@ -70,6 +61,16 @@ def test_a_warm_case_sweeps_nothing() -> None:
     assert isinstance(warm, NoSweep)
     assert (warm.cold, warm.nbytes) == (False, 0)
     warm()
+
+
+def test_an_accelerator_that_does_not_tell_its_cache_gets_a_generous_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(cache_bytes=100 * MB)
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(device))
+    sweep = make_sweep("cold", NAME)
+    assert isinstance(sweep, ReadSweep)
+    assert (sweep.nbytes, sweep.cold, sweep.persisting_off) == (256 * MB, True, False)
+    sweep()
+    assert device.now == LAUNCH_NS + 256 * 1024 * COLD_NS_PER_KB
 
 
 def test_a_cold_case_on_the_cpu_sweeps_the_host() -> None:

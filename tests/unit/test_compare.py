@@ -89,7 +89,10 @@ class TestVerdictsOfTheSamples:
         found = row(Case("a", head=lambda number: 20_000 * (1 + 0.05 * (number % 3))))
         assert found.verdict == "inconclusive"
         assert found.resolvable is not None
-        assert found.reason == f"only a change beyond {100 * found.resolvable:.1f} % would have shown"
+        assert found.reason == (
+            f"a change would have to exceed {100 * found.resolvable:.1f} % to be called at this noise; "
+            "more rounds or a quieter machine lower that"
+        )
 
     def test_too_few_rounds(self) -> None:
         found = row(Case("a", head=30_000.0), made=5)
@@ -121,9 +124,25 @@ class TestVerdictsOfTheSamples:
         work = WorkRecord(dtype="float32", flops=3_000_000, bytes_read=1_000_000, bytes_written=500_000)
         found = row(Case("a", base_measurement=data, head_measurement=data, both_case={"work": work})).head
         assert found is not None
-        assert (found.ns, found.p10_ns, found.p90_ns, found.latency_ns) == (1_500, 1_100, 1_900, 1_500)
+        assert (found.ns, found.percentiles_ns, found.latency_ns) == (1_500, (1_100, 1_900), 1_500)
         assert (found.tflops, found.bandwidth_tbs) == (2.0, 1.0)
         assert (found.n_kernels, found.uncounted_copy_ns, found.share) == (None, None, None)
+
+    def test_latency_is_taken_as_busy_time_is(self) -> None:
+        """The median of launches' medians, not of all samples: where a timer knows one number, they are the same."""
+        host: dict[str, Any] = {"timing": "host", "n_kernels": None, "tick_ns": None}
+        host |= {"device_busy_ns": [100, 100, 900], "latency_ns": [100, 100, 900]}
+        events = build.events([Case("a", base_measurement=host, head_measurement=host)])
+        for number, each in enumerate(events):
+            if isinstance(each, Measurement) and each.launch % 4 == 1:
+                events[number] = each.model_copy(update={"device_busy_ns": [500], "latency_ns": [500]})
+        (found,) = compare(build.of(events), TODAY).rows
+        for side in (found.base, found.head):
+            assert side is not None
+            assert side.latency_ns == side.ns == side.percentiles_ns[0] == 100
+        cupti = row(Case("a")).head
+        assert cupti is not None
+        assert cupti.latency_ns == pytest.approx(cupti.ns + 500, abs=16)
 
     def test_without_work_there_is_no_rate(self) -> None:
         found = row(Case("a", both_case={"work": None})).head
@@ -162,10 +181,12 @@ class TestVerdictsBySide:
         ("case", "verdict", "reason"),
         [
             (Case("a", head_case=FAILED), "failed", "head: setup: ImportError: no triton"),
-            (Case("a", head_case=WRONG), "wrong", "head: wrong: 3 of 9 elements differ"),
+            (Case("a", head_case=WRONG), "wrong", "head: 3 of 9 elements differ"),
             (Case("a", base_case=FAILED), "fixed", "base: setup: ImportError: no triton"),
             (Case("a", base_case=WRONG), "fixed", "base: wrong: 3 of 9 elements differ"),
-            (Case("a", base_case=FAILED, head_case=WRONG), "wrong", "head: wrong: 3 of 9 elements differ; base: setup: ImportError: no triton"),
+            (Case("a", base_case=FAILED, head_case=WRONG), "wrong", "head: 3 of 9 elements differ; base: setup: ImportError: no triton"),
+            (Case("a", base_case=WRONG, head_case=FAILED), "failed", "head: setup: ImportError: no triton; base: wrong: 3 of 9 elements differ"),
+            (Case("a", head=None, base_case=WRONG), "removed", "it was wrong on base: 3 of 9 elements differ"),
             (Case("a", both_case=FAILED), "failed", "head: setup: ImportError: no triton; base: setup: ImportError: no triton"),
             (Case("a", base_case=SKIPPED, head_case=FAILED), "failed", "head: setup: ImportError: no triton"),
             (Case("a", head_case=SKIPPED), "skipped", "head: needs flash_attn"),
@@ -275,6 +296,25 @@ class TestDeadLaunches:
         assert (wrong("head").verdict, wrong("head").reason) == ("wrong", "head, round 2: differs by 0.5")
         assert wrong("base").verdict == "unchanged"
         assert "base lost 1 of 8 rounds: differs by 0.5" in wrong("base").warnings
+
+    def test_an_interrupted_round_says_so(self) -> None:
+        events = build.events([Case("a")], made=7, end=False)
+        last = max(each.launch for each in events if isinstance(each, LaunchEvent))
+        kept = [each for each in events if getattr(each, "launch", None) != last]
+        (found,) = compare(build.of(kept), TODAY).rows
+        assert (found.verdict, found.rounds) == ("unchanged", 6)
+        assert len(found.warnings) == 1
+        assert found.warnings[0].endswith(" lacks 1 of 7 rounds: the run was interrupted")
+
+    def test_a_round_that_died_is_told_once(self) -> None:
+        found = row(Case("a", dies={"head": {3: "illegal memory access"}}))
+        assert found.warnings == ("head lost 1 of 8 rounds: illegal memory access",)
+
+    def test_a_time_that_is_not_above_0_is_told(self) -> None:
+        zero = {"device_busy_ns": [0] * 20, "latency_ns": [0] * 20, "tick_ns": None}
+        found = row(Case("a", head_measurement=zero))
+        assert found.reason == "too few rounds: 0 whole, at least 6 needed"
+        assert found.warnings == ("8 of 8 rounds dropped: a time is not above 0",)
 
     @staticmethod
     def died(before: str, failure: str = "") -> Results:
@@ -392,8 +432,16 @@ class TestNotes:
     @pytest.mark.parametrize(
         ("base", "head", "note"),
         [
-            (lambda n: 20_000 if n < 5 else 21_000, lambda n: 20_000 if n % 2 else 21_000, "2 modes, 5:3 against 4:4"),
-            (lambda n: 20_000, lambda n: 20_000 if n < 6 else 21_000, "2 modes, 8:0 against 6:2"),
+            (
+                lambda n: 20_000 if n < 5 else 21_000,
+                lambda n: 20_000 if n % 2 else 21_000,
+                "two speeds: base 5 launches fast, 3 slow; head 4 and 4",
+            ),
+            (
+                lambda n: 20_000,
+                lambda n: 20_000 if n < 6 else 21_000,
+                "two speeds: base 8 launches fast, 0 slow; head 6 and 2",
+            ),
         ],
     )
     def test_modes(self, base: Callable[[int], float], head: Callable[[int], float], note: str) -> None:
@@ -443,8 +491,13 @@ class TestNotes:
             "head: 8 samples rejected: ends before it starts",
             "head: records were lost and measured again in 8 launches",
             "head: stopped by the time limit",
-            "long call: p10 and p90 are coarse",
+            "calls over 10 ms: few samples a launch",
         }
+
+    def test_percentiles_are_called_coarse_where_they_are_shown(self) -> None:
+        case = Case("a", base=None, head_measurement={"coarse": True})
+        found = measured(build.results([case], made=1, verb="run"))
+        assert found.rows[0].warnings == ("long call: p10 and p90 are coarse",)
 
 
 class TestMutes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import gc
 import itertools
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,10 @@ from typing import Any
 import pytest
 
 from runner.errors import AttributionForged, NoDeviceWork, OffThreadLaunch, RecordsLost, TimerUnavailable
-from runner.timing.cupti import CuptiTimer, Recorder
+from runner.timing.cupti import CuptiTimer, Recorder, probe
+from runner.timing.driver import profiler_here
 from runner.timing.protocol import Counts, measure
+from runner.timing.recorder import refuse_other_subscriber
 
 MB = 1 << 20
 
@@ -49,6 +53,10 @@ RUNTIME_CALLS = {
     "SIZE": 999,
 }
 DRIVER_CALLS = {"cuInit": 1, "cuLaunchKernel": 307, "cu64MemcpyDtoD": 220, "cuMemsetD8_v2": 249}
+
+
+class Record(SimpleNamespace):
+    """Can be watched, unlike its base."""
 
 
 class FakeCupti:
@@ -118,6 +126,7 @@ class FakeCupti:
             self.completed(waiting)
 
     def get_timestamp(self) -> int:
+        self.now += 10
         return self.now
 
     def emit(self, kind: Kind, **fields: Any) -> None:
@@ -128,7 +137,7 @@ class FakeCupti:
         if size < self.record_bytes:
             self.dropped += 1
         else:
-            self.waiting.append(SimpleNamespace(kind=int(kind), **fields))
+            self.waiting.append(Record(kind=int(kind), **fields))
 
     def launch(
         self, ns: int = 1_000, *, name: str = "k", call: int = 211, with_id: bool = True, copy: bool = False
@@ -158,7 +167,8 @@ class FakeCupti:
             return self.correlation
         shape = {f"{what}_{axis}": 1 for what in ("grid", "block") for axis in "xyz"}
         sizes = {"registers_per_thread": 8, "static_shared_memory": 16, "dynamic_shared_memory": 32}
-        self.emit(Kind.CONCURRENT_KERNEL, name=name, **times, **shape, **sizes)
+        graph = {"graph_id": 0, "graph_node_id": 0}
+        self.emit(Kind.CONCURRENT_KERNEL, name=name, **times, **shape, **sizes, **graph)
         return self.correlation
 
 
@@ -192,7 +202,10 @@ def test_kernels_lead_back_to_their_iteration_and_preparation_stays_out(api: Fak
     assert segment.latency_ns == [3_100, 3_101, 3_102]
     assert segment.n_kernels == [2, 2, 2]
     shape = {"grid": [1, 1, 1], "block": [1, 1, 1], "registers": 8, "shared_memory": 48, "count": 3}
-    assert segment.kernels == [{"name": "k", **shape}, {"name": "l", **shape}]
+    assert segment.kernels == [
+        {"name": "k", **shape, "median_ns": 1_001},
+        {"name": "l", **shape, "median_ns": 2_000},
+    ]
     assert timer.collect().indices == []
     assert api.stacks == {4: [], 5: []}
 
@@ -394,3 +407,108 @@ def test_the_tick_comes_from_the_first_block_with_enough_stamps(api: FakeCupti) 
 def test_iterating_before_opening_is_a_mistake_of_ours(api: FakeCupti) -> None:
     with pytest.raises(RuntimeError, match="open the timer"):
         CuptiTimer(Recorder(api), lambda: None).iterate(0, nothing, nothing)
+
+
+def test_a_kernel_hidden_under_the_preparations_id_is_found(api: FakeCupti) -> None:
+    timer = timer_over(api)
+    learnt: list[int] = []
+
+    def reset() -> None:
+        learnt.append(api.stacks[4][-1])
+        api.launch(name="reset")
+
+    def hide() -> None:
+        api.launch()
+        api.activity_push_external_correlation_id(4, learnt[-1])
+        api.launch(name="hidden")
+        api.activity_pop_external_correlation_id(4)
+
+    timer.iterate(0, reset, api.launch)
+    assert timer.collect().indices == [0]
+    timer.iterate(0, reset, hide)
+    with pytest.raises(AttributionForged, match="after preparation ended"):
+        timer.collect()
+
+
+def test_no_record_outlives_its_block(api: FakeCupti) -> None:
+    timer = timer_over(api)
+    names: list[weakref.ref[object]] = []
+    emit = api.emit
+
+    def watched(kind: Kind, **fields: Any) -> None:
+        emit(kind, **fields)
+        names.extend(weakref.ref(record) for record in api.waiting[-1:])
+
+    api.emit = watched  # type: ignore[method-assign]
+    for i in range(5):
+        timer.iterate(i, sweep(api), api.launch)
+    timer.collect()
+    gc.collect()
+    assert len(names) >= 10 * 3
+    assert [name() for name in names if name() is not None] == []
+
+
+def test_the_probe_times_one_launch(api: FakeCupti) -> None:
+    launches: list[int] = []
+    probe(CuptiTimer(Recorder(api), lambda: None), lambda: launches.append(api.launch()))
+    assert len(launches) == 2  # one in preparation, one that is timed
+    assert api.enabled == set()
+
+
+def test_a_probe_without_a_record_says_so(api: FakeCupti) -> None:
+    with pytest.raises(TimerUnavailable, match="CUPTI cannot time a launch: .*launched nothing"):
+        probe(CuptiTimer(Recorder(api), lambda: None), nothing)
+    assert api.enabled == set()
+
+
+def test_a_probe_whose_records_are_lost_says_so(api: FakeCupti) -> None:
+    api.record_bytes = 10 * MB
+    with pytest.raises(TimerUnavailable, match="CUPTI cannot time a launch: .* lost"):
+        probe(CuptiTimer(Recorder(api), lambda: None), api.launch)
+
+
+def test_a_cupti_python_with_other_names_is_refused(api: FakeCupti) -> None:
+    del api.RuntimeApiTraceCbid  # type: ignore[attr-defined]
+    with pytest.raises(TimerUnavailable, match=r"RuntimeApiTraceCbid.*13\.0\.1 to 13\.4\.0"):
+        Recorder(api)
+
+
+def test_another_subscriber_is_refused_by_name(api: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+
+    def subscribe(callback: object, userdata: object) -> int:
+        if held:
+            raise CuptiError(held[0])
+        return 7
+
+    api.subscribe, api.unsubscribe = subscribe, lambda handle: None  # type: ignore[attr-defined]
+    refuse_other_subscriber(api)
+    held.append("ERROR_UNKNOWN (999)")  # says nothing about others
+    refuse_other_subscriber(api)
+    held[0] = "ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/nvidia/nsight-systems/libToolsInjection64.so")
+    with pytest.raises(TimerUnavailable, match=r"MULTIPLE_SUB.*Nsight Systems \(CUDA_INJECTION64_PATH.*without nsys"):
+        refuse_other_subscriber(api)
+
+
+def test_torchs_profiler_is_refused_by_name(api: FakeCupti) -> None:
+    torch = pytest.importorskip("torch")
+    with (
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]),
+        pytest.raises(TimerUnavailable, match=r"torch\.profiler records"),
+    ):
+        timer_over(api)
+    timer_over(api).close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ""),
+        ({"CUDA_INJECTION64_PATH": "/x/ncu/lib.so"}, "Nsight Compute (CUDA_INJECTION64_PATH=/x/ncu/lib.so)"),
+        ({"NVTX_INJECTION64_PATH": "/x/mine.so"}, "a tool (NVTX_INJECTION64_PATH=/x/mine.so)"),
+        ({"NSYS_PROFILING_SESSION_ID": "1"}, "Nsight Systems"),
+    ],
+)
+def test_a_profiler_shows_in_the_environment(environ: dict[str, str], expected: str) -> None:
+    assert profiler_here(environ) == expected

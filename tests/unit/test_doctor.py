@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from runner.doctor import Check, Probes, examine
+from reports.load import load_files
+from reports.measured import measured
+from runner import doctor, measuring
+from runner.attempts import Progress
+from runner.doctor import Check, Probes, examine, look_before_run
 from runner.doctor.check import one_line
 from runner.doctor.gpu import FIELDS
-from runner.errors import UsageError
+from runner.errors import UnfitMachine, UsageError
 from runner.machine import Gpu
+from runner.sides import SideSpec
 from runner.sides.processes import Finished
+from tests.fakes.repositories import QUICK, SUITES, Repository
 
 H200 = Gpu("GPU-6d786b7a-3994-ba1c-b185-f30fe02ae0bc", "NVIDIA H200", "580.159.04")
 QUIET = "0, 0, Default, 1980, 1980, 0x0000000000000001, Enabled, Disabled, 0"  # as an idle H200 answers
@@ -25,7 +34,20 @@ WORKS = (
     {"python": "3.12.3"},
     {"torch": "2.11.0+cu130", "cuda": "13.0"},
     {"device": "NVIDIA H200"},
+    {"nvml": "13.580.159.04"},
     {"cupti_error": ""},
+    {
+        "proof_error": "",
+        "timer": "cupti",
+        "constant_ns": "690.0",
+        "slope": "1.0003",
+        "tick_ns": "32",
+        "drop_counter": "live",
+        "cupti_python": "13.4.0",
+        "libcupti": "13.4.0",
+        "cuda_driver": "13.0",
+        "spent_ms": "31.5",
+    },
 )
 
 
@@ -102,13 +124,14 @@ def states(checks: Mapping[str, Check], state: str) -> list[str]:
 
 
 HOST = ["Python", "git", "temp folder", "results folder", "clock", "CPU"]
+STACK = ["torch", "NVML", "CUPTI", "CUPTI self-test"]
 STATE = ["GPU memory", "GPU use", "compute mode", "clocks", "persistence", "MIG", "ECC"]
 
 
 def test_a_quiet_h200_is_fit() -> None:
     machine = Machine()
     checks = machine.examined()
-    assert states(checks, "fit") == [*HOST, "GPU", *STATE, "torch", "CUPTI"] == list(checks)
+    assert states(checks, "fit") == [*HOST, "GPU", *STATE, *STACK] == list(checks)
     assert checks["GPU"].read == f"NVIDIA H200, driver 580.159.04, {H200.uuid}"
     assert checks["GPU memory"].read == "0 MiB used"
     assert checks["clocks"].read == "SM at 1980 of 1980 MHz, held back by nothing but idleness"
@@ -148,8 +171,9 @@ def test_a_device_without_a_driver_that_answers_is_unfit() -> None:
     assert checks["GPU"].read == "/dev/nvidia0 without a driver that answers"
 
 
-def test_a_hidden_gpu_is_a_note() -> None:
-    checks = Machine(environ={"CUDA_VISIBLE_DEVICES": ""}, files=["/dev/nvidia0"]).examined()
+@pytest.mark.parametrize("gpus", [(H200,), ()])
+def test_a_hidden_gpu_is_a_note(gpus: Sequence[Gpu]) -> None:
+    checks = Machine(gpus, environ={"CUDA_VISIBLE_DEVICES": ""}, files=["/dev/nvidia0"]).examined()
     assert (checks["GPU"].state, checks["GPU"].read) == ("note", "hidden by CUDA_VISIBLE_DEVICES")
     assert not states(checks, "unfit")
 
@@ -200,7 +224,7 @@ def test_other_users_that_cannot_be_read_are_unfit(unread: str) -> None:
 )
 def test_a_gpu_whose_state_cannot_be_read_is_unfit(answer: Finished, read: str) -> None:
     checks = Machine(smi=[QUIET, answer]).examined()
-    assert list(checks) == [*HOST, "GPU", "GPU state", "torch", "CUPTI"]
+    assert list(checks) == [*HOST, "GPU", "GPU state", *STACK]
     assert states(checks, "unfit") == ["GPU state"]
     assert checks["GPU state"].read.startswith(f"cannot be read: {read}")
     assert "--gpus all" in checks["GPU state"].mend
@@ -273,12 +297,144 @@ def test_without_a_gpu_a_missing_torch_is_a_note() -> None:
     assert not states(checks, "unfit")
 
 
+def test_an_nvml_that_does_not_answer_is_a_note() -> None:
+    checks = Machine(
+        tried=trial(*WORKS[:3], {"nvml_error": "ModuleNotFoundError: No module named 'pynvml'"}, *WORKS[4:])
+    ).examined()
+    assert states(checks, "note") == ["NVML"]
+    assert checks["NVML"].read == "ModuleNotFoundError: No module named 'pynvml'"
+    assert "nvidia-ml-py" in checks["NVML"].mend
+
+
+def before_run(machine: Machine, **options: Any) -> list[str]:
+    gpu = machine.gpus[0] if machine.gpus else None
+    return look_before_run(gpu, machine.gpus, machine.probes(), **options)
+
+
+def test_the_self_test_is_told_with_what_it_read() -> None:
+    assert Machine().examined()["CUPTI self-test"].read == (
+        "slope 1.0003; constant 690.0 ns; time stamps in steps of 32 ns; drop counter live; cupti-python 13.4.0; "
+        "libcupti 13.4.0; CUDA driver 13.0; took 31.5 ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "read", "mend"),
+    [
+        ({"proof_error": "kernels read wrong", "proof_mend": "mend it"}, "unfit", "kernels read wrong", "mend it"),
+        (
+            {"proof_error": "", "slope": "1.0", "profiler": "Nsight"},
+            "note",
+            "slope 1.0; another profiler: Nsight",
+            "end the",
+        ),
+        ({"proof_error": "", "drop_counter": "unreadable"}, "note", "drop counter unreadable", "cupti-python"),
+    ],
+)
+def test_a_self_test_that_fails_or_doubts(said: dict[str, str], state: str, read: str, mend: str) -> None:
+    check = Machine(tried=trial(*WORKS[:5], said)).examined()["CUPTI self-test"]
+    assert (check.state, check.read) == (state, read)
+    assert mend in check.mend
+
+
+def test_a_self_test_that_takes_its_process_down() -> None:
+    died = trial(*WORKS[:5], errors="Fatal Python error: Segmentation fault\n", status=-11)
+    checks = Machine(tried=died).examined()
+    assert states(checks, "unfit") == ["CUPTI self-test"]
+    assert "Segmentation fault" in checks["CUPTI self-test"].read
+
+
+def test_a_quiet_gpu_costs_a_run_two_readings() -> None:
+    machine = Machine()
+    assert before_run(machine) == []
+    assert [argv[0] for argv, _ in machine.ran] == ["nvidia-smi"] * 2
+    assert machine.paused == 1
+
+
+def test_what_is_but_a_note_lets_a_run_begin() -> None:
+    held = quiet(clocks_throttle_reasons_active="0x4", persistence_mode="Disabled", mig_mode_current="Enabled")
+    assert before_run(Machine(smi=[held])) == []
+    assert before_run(Machine(gpus=())) == []
+
+
+def test_work_that_has_just_ended_fades() -> None:
+    machine = Machine(smi=[quiet(utilization_gpu="40"), QUIET])
+    assert before_run(machine) == []
+    assert len(machine.ran) == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        (quiet(utilization_gpu="40"), "GPU use: 40 % busy (should be at most 5 % busy)"),
+        (quiet(compute_mode="Prohibited"), "compute mode: Prohibited (should be Default)"),
+        (quiet(ecc_errors_uncorrected_volatile_total="1"), "ECC: 1 uncorrected errors (should be 0 uncorrected errors"),
+    ],
+)
+def test_a_run_on_an_unfit_gpu_ends_before_it_begins(answer: str, read: str) -> None:
+    with pytest.raises(UnfitMachine) as caught:
+        before_run(Machine(smi=[answer]))
+    assert caught.value.exit_code == 3
+    assert str(caught.value).startswith(f"this machine is not fit: {read}")
+    assert caught.value.hint.endswith("; or --ignore-unfit")
+    assert "\n" not in str(caught.value)
+    (said,) = before_run(Machine(smi=[answer]), go_on=True)
+    assert said.startswith(f"measured although unfit: {read}")
+
+
+def test_several_things_that_are_not_fit_are_one_line_with_each_mend_once() -> None:
+    with pytest.raises(UnfitMachine) as caught:
+        before_run(Machine(smi=[quiet(utilization_gpu="40", memory_used="9000", compute_mode="Prohibited")]))
+    assert [part.partition(":")[0] for part in caught.value.message.split(": ", 1)[1].split("; ")] == [
+        "GPU memory",
+        "GPU use",
+        "compute mode",
+    ]
+    assert caught.value.hint.count("end what else uses this GPU") == 1
+    assert "nvidia-smi -c DEFAULT" in caught.value.hint
+
+
+def run_on(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Path:
+    """A run of one quick case, on the host of the machine made up; returns its results file."""
+    repository = Repository(folder / "repository")
+    repository.path.mkdir()
+    repository.git("init", "-q", "-b", "main")
+    repository.commit({"cases/quick.py": QUICK, "cases/suites.yaml": SUITES})
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # a machine lock of its own
+    monkeypatch.setattr(measuring, "gpus", lambda: list(machine.gpus))
+    monkeypatch.setattr(doctor, "Probes", lambda environ: machine.probes())
+    shown = SimpleNamespace(**dict.fromkeys(("stage", "launch", "case", "launch_done"), lambda *_: None))
+    output = folder / "out.jsonl"
+    request = measuring.Request("run", repository.path, [SideSpec("head", None)], output, **options)
+    measuring.measure(request, lambda _: contextlib.nullcontext(cast("Progress", shown)), lambda _: None)
+    return output
+
+
+def test_a_run_on_an_unfit_machine_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnfitMachine):
+        run_on(Machine(gpus=(), files=["/dev/nvidia0"]), tmp_path, monkeypatch)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_ignored_unfitness_stands_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = run_on(Machine(gpus=(), files=["/dev/nvidia0"]), tmp_path, monkeypatch, ignore_unfit=True)
+    (note,) = measured(load_files([output])).facts.notes
+    assert note.startswith("head: measured although unfit: GPU: /dev/nvidia0 without a driver that answers")
+
+
+def test_a_driver_that_does_not_answer_ends_a_run_too() -> None:
+    machine = Machine(gpus=(), files=["/dev/nvidia0"])
+    with pytest.raises(UnfitMachine, match="/dev/nvidia0 without a driver that answers"):
+        before_run(machine)
+    assert machine.paused == 0
+
+
 def test_cupti_fails_with_its_mend() -> None:
     failure = {"cupti_error": "CUPTI will not record:\nprivileges", "cupti_mend": "run as root"}
     checks = Machine(tried=trial(*WORKS[:3], failure)).examined()
     assert states(checks, "unfit") == ["CUPTI"]
     assert checks["CUPTI"].line() == (
-        "unfit  CUPTI           CUPTI will not record: privileges  (should be able to record as this user; mend: run as root)"
+        "unfit  CUPTI            CUPTI will not record: privileges  (should be able to record as this user; mend: run as root)"
     )
 
 
@@ -342,9 +498,9 @@ def test_the_shape_of_the_json() -> None:
 
 
 def test_lines_are_aligned_and_name_the_mend_only_where_one_is_needed() -> None:
-    assert Check("GPU", "fit", "x", "y", "z").line() == "fit    GPU             x"
-    assert Check("results folder", "note", "x", "y", "").line() == "note   results folder  x  (should be y)"
-    assert Check("MIG", "unfit", "x", "y", "z").line() == "unfit  MIG             x  (should be y; mend: z)"
+    assert Check("GPU", "fit", "x", "y", "z").line() == "fit    GPU              x"
+    assert Check("results folder", "note", "x", "y", "").line() == "note   results folder   x  (should be y)"
+    assert Check("MIG", "unfit", "x", "y", "z").line() == "unfit  MIG              x  (should be y; mend: z)"
     assert one_line("a\x1b[2J\n\tb\u202e  c") == "a [2J b c"
     assert len(one_line("x" * 10_000)) == 300
 
@@ -435,5 +591,5 @@ def test_a_program_that_is_not_there_is_an_answer() -> None:
 @pytest.mark.gpu
 def test_the_gpu_at_hand_is_examined() -> None:
     checks = {check.name: check for check in examine(None, None)}
-    assert list(checks) == [*HOST, "GPU", *STATE, "torch", "CUPTI"]
+    assert list(checks) == [*HOST, "GPU", *STATE, *STACK]
     assert [checks[name].state for name in ("GPU", "compute mode", "torch")] == ["fit", "fit", "fit"]

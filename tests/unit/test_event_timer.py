@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import pytest
+
+from runner.errors import TimerUnavailable
 from runner.timing.events import EventTimer
+from runner.timing.select import make_timer
+from tests.fakes import accelerator
 
 
 class Device:
@@ -65,3 +71,30 @@ def test_a_pair_without_time_between_is_rejected() -> None:
     timer.iterate(0, lambda: None, lambda: None)
     segment = timer.collect()
     assert (segment.indices, segment.rejected) == ([], [(0, "the events show no time between them")])
+
+
+def test_any_accelerator_of_torch_is_timed_by_its_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = accelerator.Device(cache_bytes=1 << 20)
+    monkeypatch.setitem(sys.modules, "torch", accelerator.fake_torch(device))
+    timer = make_timer("device-events")
+    timer.open(False, 0)
+    drained = device.drained
+
+    def work() -> None:
+        device.now += 5_000
+
+    timer.iterate(0, work, work)
+    segment = timer.collect()
+    assert (timer.name, timer.tick_ns) == ("device-events", None)
+    assert (segment.device_busy_ns, segment.latency_ns, segment.n_kernels) == ([5_000], [5_000], None)
+    assert device.drained == drained + 2
+
+
+def test_no_accelerator_and_events_without_time_are_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", accelerator.fake_torch(None))
+    with pytest.raises(TimerUnavailable, match='sees no accelerator .*device="cpu"'):
+        make_timer("device-events")
+    mute = accelerator.fake_torch(accelerator.Device(1 << 20), events_tell_time=False)
+    monkeypatch.setitem(sys.modules, "torch", mute)
+    with pytest.raises(TimerUnavailable, match="events of device 'npu' tell no time: .*have no timing .*hint"):
+        make_timer("device-events")

@@ -90,7 +90,7 @@ def test_the_factory_gives_a_timer_of_that_name() -> None:
     timer: Timer = make_timer("host", batch=8)
     assert timer.name == "host"
     assert timer.collect().batch == 8
-    with pytest.raises(TimerUnavailable, match=r"no timer 'sundial' .*cupti, cuda-events, host"):
+    with pytest.raises(TimerUnavailable, match=r"no timer 'sundial' .*cupti, cuda-events, device-events, host"):
         make_timer("sundial")
 
 
@@ -112,6 +112,8 @@ def fails() -> None:
         ("cupti", "cuda", works, False, ("cupti", None)),
         ("auto", "cuda", fails, True, ("cuda-events", "cupti-python cannot be loaded")),
         ("cuda-events", "cuda", fails, False, ("cuda-events", "asked for")),
+        ("auto", "xpu", fails, False, ("device-events", None)),
+        ("device-events", "mps:0", fails, False, ("device-events", None)),
     ],
 )
 def test_the_timer_follows_request_and_device(
@@ -128,8 +130,12 @@ def test_the_timer_follows_request_and_device(
         ("cupti", "cuda", True, "cannot be loaded"),  # asked for by name: nothing else will do
         ("cupti", "cpu", True, "cannot time the CPU"),
         ("cuda-events", "cpu", True, "cannot time the CPU"),
-        ("host", "cuda", True, "cannot time a CUDA device"),
-        ("auto", "tpu", True, "no timer can time device 'tpu'"),
+        ("device-events", "cpu", True, 'cannot time the CPU .*"host"'),
+        ("host", "cuda", True, r"cannot time device 'cuda': a call returns before .*use timer \"auto\""),
+        ("host", "xpu", True, "cannot time device 'xpu'"),
+        ("device-events", "cuda", True, 'other than NVIDIA\'s .*"auto" or "cuda-events"'),
+        ("cupti", "xpu", True, "'cupti' is for CUDA devices, not for 'xpu' .*\"device-events\""),
+        ("cuda-events", "xpu", True, "'cuda-events' is for CUDA devices"),
         ("sundial", "cpu", True, "no timer 'sundial'"),
     ],
 )

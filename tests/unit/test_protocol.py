@@ -291,3 +291,45 @@ def test_pooling_does_not_invent_kernel_numbers_nor_mix_batches() -> None:
     assert merge([unknown, unknown]).n_kernels is None
     with pytest.raises(ValueError, match="same batch"):
         merge([unknown, replace(unknown, batch=2)])
+
+
+def test_sampling_stops_once_the_median_is_precise(clock: FakeClock) -> None:
+    timer = FakeTimer(clock, latency_ns=10_000)  # reads 10000, 10001, …: the half-width of 20 is 4.5, of 40 6.5
+    measured = measure(timer, nothing, nothing, Counts(3, 200), deadline_ns=None, clock=clock, precision=0.001)
+    assert timer.blocks == [[0, 1, 2], list(range(20))]
+    assert measured.segment.indices == list(range(20))
+    assert measured.stop == "precision"
+
+
+def test_every_block_is_decoded_before_the_next_and_the_grid_counts(clock: FakeClock) -> None:
+    timer = FakeTimer(clock, latency_ns=10_000)
+    timer.tick_ns = 32
+    measured = measure(timer, nothing, nothing, Counts(0, 50), deadline_ns=None, clock=clock, precision=0.001)
+    assert timer.blocks == [list(range(20)), list(range(20, 40)), list(range(40, 50))]
+    assert measured.segment.indices == list(range(50))
+    assert measured.segment.n_kernels == [1] * 50
+    assert measured.stop == "count"
+
+
+@pytest.mark.parametrize("samples", [5, 10, 20])
+def test_nothing_is_looked_at_before_twenty_samples(clock: FakeClock, samples: int) -> None:
+    timer = FakeTimer(clock)
+    measured = measure(timer, nothing, nothing, Counts(0, samples), deadline_ns=None, clock=clock, precision=0.5)
+    assert timer.blocks == [list(range(samples))]
+    assert measured.stop == "count"
+
+
+def test_records_lost_in_a_block_mean_the_whole_segment_again(clock: FakeClock) -> None:
+    timer = FakeTimer(clock)
+    timer.lost = [0, 0, 4]  # warm-up, first block, second block
+    timer.tick_ns = 2_000  # so that no block is precise
+    measured = measure(timer, nothing, nothing, Counts(1, 60), deadline_ns=None, clock=clock, precision=0.1)
+    assert measured.retries == [Retry(BUFFER_BYTES, 4)]
+    assert measured.segment.indices == list(range(60))
+
+
+def test_a_time_out_holds_between_blocks_too(clock: FakeClock) -> None:
+    timer = FakeTimer(clock)
+    timer.tick_ns = 2_000
+    measured = measure(timer, nothing, nothing, Counts(0, 200), deadline_ns=30 * MS, clock=clock, precision=0.1)
+    assert (len(measured.segment.indices), measured.stop) == (30, "timeout")

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from reports import units
 from reports.compare import compare
 from reports.markdown import COMMENT_BUDGET, SUMMARY_BUDGET
 from reports.measured import measured
-from reports.render import Links, comment, summary
+from reports.render import Links, comment, run_comment, summary
 from reports.render_json import as_json
 from reports.render_terminal import run_table, terminal
 from reports.tables import Comparison, Report
@@ -64,6 +65,7 @@ def compared(*cases: Case, **options: Any) -> Comparison:
     return compare(build.results(cases, **options), TODAY, MUTES)
 
 
+@cache
 def mixed() -> Comparison:
     return compared(*MIXED)
 
@@ -137,11 +139,40 @@ class TestComment:
         sides = [side.model_copy(update={"sha": "", "label": label}) for side in build.header().sides]
         assert "How to run it here" not in comment(compared(Case("x/y"), sides=sides))
 
-    def test_a_dirty_side_has_no_command(self) -> None:
+    def test_a_dirty_directory_has_no_command(self) -> None:
         sides = [side.model_copy(update={"dirty": side.name == "head"}) for side in build.header().sides]
         text = comment(compared(Case("x/y"), sides=sides))
         assert "How to run it here" not in text
-        assert "feature with uncommitted changes" in text
+        assert "`bbbbbbb` (feature, uncommitted changes)" in text
+
+    def test_a_working_tree_needs_no_name(self) -> None:
+        base, head = build.header().sides
+        sides = [base, head.model_copy(update={"dirty": True, "label": "working tree"})]
+        text = comment(compared(Case("x/y", head=30_000.0), Case("z", head=30_000.0), sides=sides))
+        assert "`evenbench compare aaaaaaa 'z*' 'x/**'`" in text
+        assert "base `aaaaaaa` (main) → head `bbbbbbb` (working tree, uncommitted changes)" in text
+        dirty = [side.model_copy(update={"dirty": True}) for side in sides]
+        assert "How to run it here" not in comment(compared(Case("x/y"), sides=dirty))
+
+    @pytest.mark.parametrize(
+        ("base", "head", "said"),
+        [("cold", "cold", " · cold cache · "), ("warm", "warm", " · warm cache · "), ("cold", "warm", " · cold and warm cache · ")],
+    )  # fmt: skip
+    def test_the_state_of_the_cache_is_said(self, base: str, head: str, said: str) -> None:
+        text = comment(compared(Case("x", base_measurement={"cache": base}, head_measurement={"cache": head})))
+        assert said in text
+
+    def test_a_table_without_a_judged_row_explains_no_verdict(self) -> None:
+        assert "How to read this" not in comment(compared())
+        few = comment(compared(Case("x"), made=3, end=False))
+        assert "base, head: the median" in few
+        assert "change: the paired estimate" in few
+        assert "regressed, improved" not in few
+
+    def test_least_effects_of_several_cases(self) -> None:
+        judge = build.header().judge.model_copy(update={"min_effects": [("x", 0.05)]})
+        text = comment(compared(Case("x"), Case("y"), judge=judge))
+        assert "regressed, improved: a change beyond 0.5 % to 5 % (by case);" in text
 
     def test_marker(self) -> None:
         assert comment(compared(), name="pr on h200").startswith("<!-- evenbench pr on h200 -->\n")
@@ -227,17 +258,38 @@ class TestTerminal:
     def test_golden(self, name: str) -> None:
         golden(f"terminal-{name}.txt", terminal(compared(*RUNS[name], **SETUPS[name]), 140))
 
-    @pytest.mark.parametrize("width", [40, 80, 200])
+    @pytest.mark.parametrize("width", [40, 80, 100, 160])
+    def test_golden_of_a_width(self, width: int) -> None:
+        golden(f"terminal-mixed-{width}.txt", terminal(mixed(), width))
+
+    @pytest.mark.parametrize("width", range(20, 220, 20))
     def test_width(self, width: int) -> None:
         text = terminal(mixed(), width)
         assert text.startswith("evenbench: 1 failed, 2 regressed")
-        if width >= 80:  # a table of seven columns needs some room
-            assert max(len(line) for line in text.splitlines()[1:]) <= width  # a terminal breaks the headline itself
-
-    def test_no_case_is_cut(self) -> None:
-        text = re.sub(r"[\s│]", "", terminal(mixed(), 200))
+        lines = text.splitlines()[1:]  # a terminal breaks the headline itself
         for row in mixed().rows:
-            assert row.case in text
+            assert any(row.name in line for line in lines)
+        assert "…" not in text
+        (titles,) = (line for line in lines if line.startswith(" case"))
+        assert ("rounds" in titles) == (width >= 120)
+        if width >= 85:  # the longest id with its change and verdict
+            assert max(map(len, lines)) <= width
+
+    def test_notes_stand_below_a_narrow_table(self) -> None:
+        cases = [Case(f"f/{n}") for n in range(4)] + [Case("f/slow", head=30_000.0)]
+        text = terminal(compared(*cases), 80)
+        assert "f/slow: same kernels, so doubt it\n" in text
+        assert text.count("same kernels") == 2
+        assert text.count("4 rows: same kernels\n") == 1
+        assert "notes" not in text
+        wide = terminal(compared(*cases), 120)
+        assert "notes" in wide
+        assert wide.count("same kernels") == 5
+
+    def test_a_wide_terminal_shows_rates(self) -> None:
+        assert "rate of head" in terminal(mixed(), 180)
+        assert "rate of head" not in terminal(mixed(), 179)
+        assert "rate of head" not in terminal(compared(Case("a", both_case={"work": None})), 180)
 
     def test_colour_only_where_asked(self) -> None:
         assert "\x1b[" not in terminal(mixed())
@@ -262,8 +314,10 @@ class TestTerminal:
         text = terminal(mixed(), 200)
         assert "20 × 7 rows with shuffled labels: 0 flagged" in text
         assert "preparation 12.5 s, measuring 30.2 s" in text
-        assert "base, head: median of the side's launch locations" in text
+        assert "base, head: the median over launches of each launch's (grouped) median time" in text
         assert "change: the paired estimate" in text
+        assert "a row can stay inconclusive although its interval lies clear of ± 0.5 %." in text
+        assert "a row can stay inconclusive" not in terminal(compared(Case("a")), 200)
 
     def test_partial_is_said(self) -> None:
         text = terminal(compared(Case("a"), end=False))
@@ -283,6 +337,26 @@ class TestRunTable:
 
     def test_golden(self) -> None:
         golden("terminal-run.txt", run_table(self.report(), 140))
+
+    @pytest.mark.parametrize("width", [40, 80, 100, 160])
+    def test_golden_of_a_width(self, width: int) -> None:
+        golden(f"terminal-run-{width}.txt", run_table(self.report(), width))
+
+    def test_comment(self) -> None:
+        text = run_comment(self.report())
+        golden("comment-run.md", text)
+        page = cmarkgfm.github_flavored_markdown_to_html(text, 1 << 17)
+        assert len(re.findall("<tr>", page)) == 5
+        assert "<img" not in page
+        assert "<!--" not in page
+
+    def test_long_comment(self) -> None:
+        cases = [Case(f"family/{'x' * 100}[n={n}]", base=None) for n in range(500)]
+        text = run_comment(measured(build.results(cases, made=1, verb="run")))
+        assert len(text) <= COMMENT_BUDGET
+        assert "rows not shown" in text
+        assert "implementation" not in text
+        assert run_comment(measured(build.results([], verb="run"))).startswith("### ⏱ evenbench: nothing measured\n")
 
     def test_one_implementation_needs_no_column(self) -> None:
         text = run_table(measured(build.results([Case("a", base=None)], made=1, verb="run")))

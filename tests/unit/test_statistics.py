@@ -256,8 +256,10 @@ def test_dropped_rounds_are_counted_and_rounds_never_reached_are_not() -> None:
     row = noisy("a", 1.03)
     broken = replace(row, rounds=[None, (row.rounds[0][0], None), *row.rounds[1:], None, None])  # type: ignore[index]  # noisy rounds are whole
     answer = one(broken)
-    assert (answer.rounds, answer.warnings) == (7, ("2 of 9 rounds dropped: no time above 0 on both sides",))
+    assert (answer.rounds, answer.warnings) == (7, ("2 of 9 rounds dropped: samples of a side are missing",))
     assert one(replace(row, rounds=[*row.rounds, None, None])).warnings == ()
+    zero = replace(row, rounds=[([0], [5]), *row.rounds[1:]])
+    assert one(zero).warnings == ("1 of 8 rounds dropped: a time is not above 0",)
     rest = one(replace(row, rounds=row.rounds[1:]))
     assert answer.p_slower == pytest.approx(rest.p_slower)
     assert answer.interval == pytest.approx(rest.interval)

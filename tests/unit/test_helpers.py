@@ -1,0 +1,242 @@
+"""What scripts and case authors call themselves: a backward pass on this thread, and the bare timer."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenbench
+import runner
+from runner import helpers
+from runner.errors import TimerUnavailable, UsageError
+from runner.timing.protocol import Segment
+
+ROOT = Path(__file__).parents[2]
+
+
+def spin(rounds: int) -> int:
+    return sum(range(rounds))
+
+
+# ----------------------------------------------------------------------------------------------------- how it is loaded
+
+
+def test_the_public_names_are_the_helpers() -> None:
+    for name in ("Timing", "backward_of", "bench_kernel"):
+        assert getattr(evenbench, name) is getattr(runner, name) is getattr(helpers, name)
+    assert sorted(evenbench.__all__) == sorted(runner.__all__)
+    assert all(hasattr(evenbench, name) for name in evenbench.__all__)
+
+
+@pytest.mark.parametrize("module", [evenbench, runner])
+def test_other_names_are_missing_as_ever(module: Any) -> None:
+    with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'bench'"):
+        _ = module.bench
+
+
+def run_python(program: str) -> str:
+    command = [sys.executable, "-I", "-S", "-c", program]  # without site-packages: the standard library alone
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_importing_evenbench_loads_no_instrument() -> None:
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import evenbench; "
+    assert (
+        run_python(program + "print([m for m in sys.modules if m.startswith(('runner.timing', 'runner.h'))])") == "[]"
+    )
+    assert (
+        run_python(program + "from evenbench import bench_kernel; print(bench_kernel.__module__)") == "runner.helpers"
+    )
+
+
+def test_in_a_launch_the_helpers_come_from_the_folder_named_evenbench() -> None:
+    program = (
+        "import runpy; start = runpy.run_path({file!r}, run_name='start'); start['load_evenbench'](); "
+        "from evenbench import backward_of, bench_kernel; import sys; "
+        "print(bench_kernel.__module__, backward_of.__module__, 'runner' in sys.modules)"
+    ).format(file=str(ROOT / "runner/worker/__main__.py"))
+    assert run_python(program) == "evenbench.helpers evenbench.helpers False"
+
+
+# --------------------------------------------------------------------------------------------------------- bench_kernel
+
+
+def test_on_a_cpu_the_host_is_the_timer() -> None:
+    timing = helpers.bench_kernel(spin, (1_000,), measure_ms=5, warmup_ms=1, cache="warm", device="cpu")
+    assert (timing.timer, timing.cache, timing.n_kernels, timing.rejected) == ("host", "warm", None, 0)
+    assert 10 <= len(timing.samples_ns) <= 200
+    assert 0 < min(timing.samples_ns) <= timing.p10_ns <= timing.median_ns <= timing.p90_ns <= max(timing.samples_ns)
+    assert timing.latency_ns == timing.median_ns
+    assert "µs" in str(timing)
+    assert "host, warm cache" in str(timing)
+    with pytest.raises(FrozenInstanceError):
+        timing.batch = 2  # type: ignore[misc]
+
+
+def test_a_call_shorter_than_the_clock_is_batched_unless_it_must_be_reset() -> None:
+    assert helpers.bench_kernel(int, measure_ms=1, warmup_ms=1, cache="warm", device="cpu").batch > 1
+    calls: list[str] = []
+    alone = helpers.bench_kernel(
+        lambda: calls.append("call"),
+        measure_ms=1,
+        warmup_ms=1,
+        cache="warm",
+        device="cpu",
+        reset=lambda: calls.append("reset"),
+    )
+    assert alone.batch == 1
+    assert calls == ["reset", "call"] * (len(calls) // 2)
+
+
+def test_collection_is_off_in_a_sample_and_on_again_afterwards() -> None:
+    seen: set[bool] = set()
+    assert gc.isenabled()
+    helpers.bench_kernel(lambda: seen.add(gc.isenabled()), measure_ms=1, warmup_ms=1, cache="warm", device="cpu")
+    assert seen == {False}
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        helpers.bench_kernel(lambda: 1 // 0, cache="warm", device="cpu")
+    assert gc.isenabled()
+
+
+def test_what_cannot_be_timed_is_refused_with_a_hint() -> None:
+    with pytest.raises(UsageError, match="cache='hot' must be cold or warm"):
+        helpers.bench_kernel(spin, (1,), cache="hot", device="cpu")
+    with pytest.raises(TimerUnavailable, match="hint"):
+        helpers.bench_kernel(spin, (1,), timer="cupti", cache="warm", device="cpu")
+
+
+def test_deciles_and_kernels_of_a_timing() -> None:
+    segment = Segment(
+        indices=list(range(11)),
+        device_busy_ns=list(range(100, 1_200, 100)),
+        latency_ns=list(range(200, 1_300, 100)),
+        n_kernels=[3] * 10 + [4],
+        uncounted_copy_ns=[0] * 11,
+        rejected=[(11, "late")],
+    )
+    timing = helpers._timing(segment, "cupti", "cold")
+    assert (timing.p10_ns, timing.median_ns, timing.p90_ns, timing.latency_ns) == (200, 600, 1_000, 700)
+    assert (timing.n_kernels, timing.rejected, timing.batch) == (3, 1, 1)
+    assert str(timing) == "0.60 µs [0.20, 1.00] (cupti, cold cache, 11 samples, 3 kernels a call)"
+
+
+def test_the_device_is_where_the_arguments_lie() -> None:
+    class At:
+        def __init__(self, device: str) -> None:
+            self.device = device
+
+    assert helpers._device_of([At("cpu"), 3]) == "cpu"
+    assert helpers._device_of([At("cpu"), At("cuda:0"), 3]) == "cuda:0"
+
+
+# ---------------------------------------------------------------------------------------------------------- backward_of
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def test_the_gradients_are_those_of_the_engine(torch: Any) -> None:
+    x, weight = (torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((8, 16), (16,)))
+    out = torch.nn.functional.layer_norm(x, (16,), weight)
+    grad = torch.randn_like(out)
+    backward = helpers.backward_of(out, grad)
+    for _ in range(2):  # nothing is used up
+        found = backward()
+        assert [each.requires_grad for each in found] == [False, False]
+    assert x.grad is None
+    for one, other in zip(found, torch.autograd.grad(out, (x, weight), grad), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_gradient_of_out_is_ones_where_none_is_given(torch: Any) -> None:
+    x = torch.randn(4, requires_grad=True)
+    assert torch.equal(helpers.backward_of(x.sin())(), x.detach().cos())
+
+
+def test_an_output_among_several_gets_its_own_gradient(torch: Any) -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    found = helpers.backward_of(x.unbind(0)[1])()
+    assert torch.equal(found, torch.tensor([[0.0] * 4, [1.0] * 4, [0.0] * 4]))
+
+
+def test_it_runs_on_the_calling_thread(torch: Any) -> None:
+    threads: list[int] = []
+
+    class Square(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            threads.append(threading.get_ident())
+            return 2 * ctx.saved_tensors[0] * grad
+
+    x = torch.randn(4, requires_grad=True)
+    assert torch.equal(helpers.backward_of(Square.apply(x))(), 2 * x.detach())
+    assert threads == [threading.get_ident()]
+
+
+def test_what_it_cannot_drive_is_refused_with_the_mend(torch: Any) -> None:
+    x = torch.randn(4, requires_grad=True)
+    with pytest.raises(UsageError, match=r"CosBackward0 after SinBackward0.*set_multithreading_enabled\(False\)"):
+        helpers.backward_of(x.sin().cos())
+    for without in (torch.randn(4), x.detach().sin(), x):
+        with pytest.raises(UsageError, match="no grad_fn.*requires_grad=True"):
+            helpers.backward_of(without)
+
+    class Two(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x + 1, x + 2
+
+        @staticmethod
+        def backward(ctx: Any, one: Any, two: Any) -> Any:
+            raise AssertionError
+
+    with pytest.raises(UsageError, match="TwoBackward has 2 outputs"):
+        helpers.backward_of(Two.apply(x)[0])
+
+
+def test_the_mend_for_a_chain_gives_the_same_gradients(torch: Any) -> None:
+    x = torch.randn(4, requires_grad=True)
+    out = x.sin().cos().sum()
+    with torch.autograd.set_multithreading_enabled(False):
+        out.backward()
+    assert torch.allclose(x.grad, -x.detach().sin().sin() * x.detach().cos())
+
+
+# ------------------------------------------------------------------------------------------------- what timing.md says
+
+
+def test_every_situation_of_timing_md_names_its_tests_and_every_test_is_named() -> None:
+    text = (ROOT / "docs/timing.md").read_text(encoding="utf-8")
+    situations = re.findall(r"^### (\d)\. .*?(?=^###? |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert situations == list("12345678")
+    parts = re.findall(r"^### \d\. .*?(?=^###? |\Z)", text, re.MULTILINE | re.DOTALL)
+    named = [re.findall(r"`(test_\w+)`", part) for part in parts]
+    assert all(named)
+    assert all("*Ignored:*" in part and "*Do:*" in part for part in parts)
+    tests = re.findall(r"^def (test_\w+)", (ROOT / "tests/gpu/test_situations.py").read_text(), re.MULTILINE)
+    assert sorted(name for names in named for name in names) == sorted(tests)
+
+
+def test_timing_md_names_every_field_and_argument() -> None:
+    text = (ROOT / "docs/timing.md").read_text(encoding="utf-8")
+    for name in [field.name for field in fields(helpers.Timing)]:
+        assert f"`{name}`" in text
+    for name in inspect.signature(helpers.bench_kernel).parameters:
+        assert re.search(rf"\b{name}\b", text), name

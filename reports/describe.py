@@ -146,8 +146,11 @@ def mean(comparison: Comparison) -> str:
 
 def warnings(comparison: Comparison) -> list[str]:
     """What forbids to trust the table as it stands, then what is to be known of the run. May quote foreign text."""
-    found = []
-    if comparison.shuffled is not None and comparison.unreliable:
+    found = [
+        f"unreliable: the files of {name} were edited while it was measured, so its rounds are not of one code"
+        for name in comparison.facts.changed
+    ]
+    if comparison.shuffled is not None and comparison.shuffled.often:
         names = ", ".join(comparison.shuffled.often)
         found.append(
             f"unreliable: with shuffled labels these rows were flagged too often, so no verdict counts: {names}"

@@ -188,6 +188,7 @@ class Facts:
         rounds: the fewest and the most whole rounds of a judged row; None without one.
         preparation_s, measuring_s: summed over shards; None where no shard came to its end.
         partial: the run did not come to its end, or shards are missing.
+        changed: sides whose files were edited while they were measured.
         notes: a sentence each; may quote foreign text.
     """
 
@@ -201,6 +202,7 @@ class Facts:
     preparation_s: float | None
     measuring_s: float | None
     partial: bool
+    changed: tuple[SideName, ...]
     notes: tuple[str, ...]
 
     def side(self, name: SideName) -> SideFacts | None:
@@ -244,8 +246,8 @@ class Comparison:
 
     @property
     def unreliable(self) -> bool:
-        """Whether rows were flagged under shuffled labels more often than chance allows."""
-        return self.shuffled is not None and bool(self.shuffled.often)
+        """Whether rows were flagged under shuffled labels more often than chance allows, or a side was edited."""
+        return bool(self.facts.changed) or (self.shuffled is not None and bool(self.shuffled.often))
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from . import __version__
 from .case import CACHES, TIMERS
+from .errors import UsageError
 
 VERBOSE_HELP = "a traceback with every error"
 EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
@@ -16,9 +18,17 @@ import · 3 machine not fit · 4 nothing could be measured · 5 input not truste
 moved on · 130 interrupted"""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like any other: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError."""
+        raise UsageError(message, f"{self.prog} --help")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of `evenbench`. `verb` names the verb in what it returns."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="evenbench",
         description="Which GPU kernels became slower or faster, by how much, how sure.",
         epilog=EXIT_CODES,

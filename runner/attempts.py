@@ -152,8 +152,8 @@ def run_targets(
             break
         known: set[str] = {target["id"] for target in remaining}
         culprits = known & {outcome.culprit}
-        if not culprits and not outcome.finished:
-            culprits = known  # it died before any case: so it would again
+        if not culprits and not outcome.finished and attempt > 0:
+            culprits = known  # it died twice before any case: so it would again
         error = _what_happened(outcome, spec.side)
         for case in sorted(culprits):
             recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())

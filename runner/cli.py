@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import secrets
@@ -23,8 +24,9 @@ from typing import Any
 from rich.console import Console
 
 from . import arguments, doctor, measuring
-from .config import FAIL_ON, load, resolve, select
+from .config import resolve, select
 from .errors import (
+    EXIT_BUG,
     EXIT_FAIL_ON,
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -38,29 +40,51 @@ from .plan import SEED_BITS, shard_matrix
 from .preparation import PATTERN_HINT
 from .progress import ConsoleProgress
 from .records import JudgeSettings
+from .requests import fail_on_of, request_of
 from .sides import SideSpec
 
-RESULTS_FOLDER = ".evenbench"  # holds its own .gitignore, so that results make no tree dirty
 WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
-    asked = arguments.parse(argv)
-    signal.signal(signal.SIGTERM, _interrupt)  # a workflow's cancel ends a run as Ctrl-C does
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a table has signs that an ASCII terminal lacks
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a workflow's cancel or a closed terminal ends a run as Ctrl-C does
+        signal.signal(number, _interrupt)
+    verbose = False
     try:
-        return VERBS[asked.verb](asked)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our stdout has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
-        return EXIT_OK
-    except EvenbenchError as error:
-        if asked.verbose:
+        asked = arguments.parse(argv)
+        verbose = asked.verbose
+        code = VERBS[asked.verb](asked)
+        sys.stdout.flush()  # a full disk behind it is noticed here
+        return code
+    except BaseException as error:  # noqa: BLE001 - whatever it is, people get one line and an exit code
+        if verbose and not isinstance(error, KeyboardInterrupt | SystemExit | BrokenPipeError):
             traceback.print_exc()
-        _say(f"error: {error}")
-        return error.exit_code
+        return _ended_by(error)
+
+
+def _ended_by(error: BaseException) -> int:
+    """Say what ended the command, in one line; its exit code."""
+    match error:
+        case SystemExit():
+            raise error
+        case KeyboardInterrupt():
+            _say("interrupted")
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():  # the reader of our stdout has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
+            return EXIT_OK
+        case EvenbenchError():
+            _say(f"error: {error}")
+            return error.exit_code
+        case OSError():
+            _say(f"error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+            return UsageError.exit_code
+    _say(f"error: a bug in evenbench: {type(error).__name__}: {error} (hint: -v shows where; please report it)")
+    return EXIT_BUG
 
 
 def compare(asked: argparse.Namespace) -> int:
@@ -70,7 +94,7 @@ def compare(asked: argparse.Namespace) -> int:
         SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
         SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
     ]
-    done = _measure(_request("compare", asked, specs, patterns, {"fail_on": _fail_on(asked.fail_on)}))
+    done = _measure(request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)}))
     return _show_comparison([done.output], None, done.outcome.hopeless, asked)
 
 
@@ -83,14 +107,14 @@ def run(asked: argparse.Namespace) -> int:
     from reports.render_terminal import run_table
 
     spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
-    done = _measure(_request("run", asked, [spec], asked.patterns, {}))
+    done = _measure(request_of("run", asked, [spec], asked.patterns, {}))
     results = load_files([done.output])
     report = measured(results)
     print(run_table(report, _width(), colour=_colour()), end="")
     if asked.explain:
         print(f"\n{explain(results, _width(), colour=_colour())}", end="")
     _say(f"results: {done.output}")
-    _write(asked.json, json.dumps(as_json(report), indent=1) + "\n")
+    _write(asked.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
     if not done.outcome.measured:
         raise NothingMeasured("no case gave a number")
     return _hopeless(done.outcome.hopeless)
@@ -136,6 +160,7 @@ def report(asked: argparse.Namespace) -> int:
     from reports.explain import explain
     from reports.load import load_files
     from reports.measured import measured
+    from reports.render import run_comment
     from reports.render_json import as_json
     from reports.render_terminal import run_table
 
@@ -146,13 +171,14 @@ def report(asked: argparse.Namespace) -> int:
     if results.header.verb == "run":
         table = measured(results)
         text = json.dumps(as_json(table), indent=1) + "\n"
-        print(text if asked.format == "json" else run_table(table, _width(), colour=_colour()), end="")
+        texts = {"json": lambda: text, "comment": lambda: run_comment(table)}
+        print(texts[asked.format]() if asked.format in texts else run_table(table, _width(), colour=_colour()), end="")
         return EXIT_OK
     judge_by = None
     if asked.config:
-        config = load(asked.config)
+        config = measuring.load_given(asked.config)
         judge_by = measuring.judge_settings(config, resolve(config, results.header.suite))
-    fail_on = _fail_on(asked.fail_on)
+    fail_on = fail_on_of(asked.fail_on)
     if fail_on is not None:
         judge_by = (judge_by or results.header.judge).model_copy(update={"fail_on": list(fail_on)})
     return _show_comparison(asked.results, judge_by, [], asked)
@@ -201,16 +227,19 @@ def _show_comparison(
     from reports.render_json import as_json
     from reports.render_terminal import terminal
 
-    comparison = judge(load_files(files), datetime.now(UTC).date(), judge_by=judge_by)
-    as_text = json.dumps(as_json(comparison), indent=1) + "\n"
+    results = load_files(files)
+    comparison = judge(results, datetime.now(UTC).date(), judge_by=judge_by)
     shown = getattr(asked, "format", "term")
-    texts = {"json": lambda: as_text, "comment": lambda: comment(comparison)}
+    texts = {"json": lambda: json.dumps(as_json(comparison), indent=1) + "\n", "comment": lambda: comment(comparison)}
     print(texts[shown]() if shown in texts else terminal(comparison, _width(), colour=_colour()), end="")
     if asked.verb == "compare":
         _say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
-        _write(asked.comment, comment(comparison))
-        _write(asked.json, as_text)
+        _write(asked.comment, texts["comment"])
+        _write(asked.json, texts["json"])
     code = _hopeless(hopeless)
+    if not comparison.rows and results.header.shard.count > 1:
+        _say("this shard has no case to measure")
+        return code
     if not any(row.change is not None for row in comparison.rows):
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
@@ -229,65 +258,16 @@ def _measure(request: measuring.Request) -> measuring.Done:
             yield shown
 
     try:
-        return measuring.measure(request, progress, _say)
+        done = measuring.measure(request, progress, _say)
     except KeyboardInterrupt:
         if request.output.exists():
             _say(
                 f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}"
             )
         raise
-
-
-def _request(
-    verb: Any, asked: argparse.Namespace, specs: Sequence[SideSpec], patterns: Sequence[str], more: Mapping[str, Any]
-) -> measuring.Request:
-    if asked.resume and asked.output is None:
-        raise UsageError("--resume needs --output", "name the results file of the interrupted run")
-    for path in (asked.json, getattr(asked, "comment", None)):
-        if path is not None and (
-            path.is_dir() or not os.access(path.parent, os.W_OK)
-        ):  # said before, not after measuring
-            raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
-    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
-    return measuring.Request(
-        verb=verb,
-        repo=Path.cwd(),
-        specs=specs,
-        output=(asked.output or _new_output()).resolve(),
-        cases=asked.cases,
-        cases_from=getattr(asked, "cases_from", "own"),
-        config=asked.config,
-        suite=asked.suite,
-        patterns=list(patterns),
-        keys={key: getattr(asked, key, None) for key in keys} | dict(more),
-        rounds=asked.rounds,
-        seed=asked.seed,
-        shard=getattr(asked, "shard", (0, 1)),
-        gpu=asked.gpu,
-        resume=asked.resume,
-        ignore_unfit=asked.ignore_unfit,
-    )
-
-
-def _new_output() -> Path:
-    folder = Path(RESULTS_FOLDER)
-    folder.mkdir(exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
-    return folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.results.jsonl"
-
-
-def _fail_on(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if words == ("never",):
-        return ()
-    for word in words:
-        if word not in FAIL_ON:
-            raise UsageError(f"--fail-on: {word!r} is no condition", f"any of {', '.join(FAIL_ON)}; or never")
-    return words
+    for pattern in done.outcome.unmatched:
+        _say(f"note: the pattern {pattern!r} selects no case")
+    return done
 
 
 def _hopeless(errors: Sequence[str]) -> int:
@@ -296,11 +276,11 @@ def _hopeless(errors: Sequence[str]) -> int:
     return CaseError.exit_code if errors else EXIT_OK
 
 
-def _write(path: Path | None, text: str) -> None:
+def _write(path: Path | None, text: Callable[[], str]) -> None:
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text(), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 

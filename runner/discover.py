@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -52,11 +53,17 @@ class Found:
     broken: list[BrokenFile]
 
 
-def load(directory: Path) -> Found:
+def load(
+    directory: Path, *, without: Collection[str] = (), announce: Callable[[str], object] = lambda _: None
+) -> Found:
     """Import every ``*.py`` below a directory and collect the `Case` objects that are attributes of its modules.
 
     Left out are hidden folders, ``__pycache__`` and ``artifacts``. A case counts once, for the file that declares it;
     one that a helper made counts where it was found.
+
+    Args:
+        without: files, relative to the directory, that are left out.
+        announce: told each file just before its import, which may never return.
 
     Raises:
         CaseError: the directory does not exist, or two cases share an id (names both places).
@@ -69,6 +76,10 @@ def load(directory: Path) -> Found:
     elsewhere: dict[int, Case] = {}
     _install_package(directory)
     for file in _python_files(directory):
+        name = file.relative_to(directory).as_posix()
+        if name in without:
+            continue
+        announce(name)
         try:
             module = _import(file.relative_to(directory))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file raises costs only that file

@@ -25,7 +25,7 @@
         ├── AttributionForged           timed code tampered with the correlation ids
         └── SamplesRejected             too many samples failed validation
 
-Exit codes without an error class: 0 fine, 1 a ``fail_on`` condition was met, 130 interrupted.
+Exit codes without an error class: 0 fine, 1 a ``fail_on`` condition was met, 70 a bug in evenbench, 130 interrupted.
 This module imports nothing, so that a launch can load it in any environment.
 """
 
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_FAIL_ON = 1
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h, so that a bug of ours is not taken for a regression
 EXIT_INTERRUPTED = 130
 
 

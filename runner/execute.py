@@ -16,11 +16,10 @@ from typing import Any, Literal
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
 from .config import RunSettings
-from .errors import NothingMeasured
 from .launch import Message
 from .machine import Gpu
 from .plan import Plan
-from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken
+from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken, unmatched
 from .records import CaseEvent, End, Failure, Measurement, Resumed, SideEvent, SideName, Skip, Writer
 
 ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on
@@ -63,7 +62,10 @@ class Outcome:
     """How a run went, for the exit code and the last lines on the terminal."""
 
     hopeless: list[str] = field(default_factory=list)  # selected case files that no side can import
+    unmatched: list[str] = field(default_factory=list)  # patterns that selected no case
+    changed: list[SideName] = field(default_factory=list)  # sides whose files were edited meanwhile
     measured: int = 0
+    rounds: int = 0
     preparation_s: float = 0.0
     measuring_s: float = 0.0
 
@@ -82,22 +84,23 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress)
     found = {crew.name: discover(crew) for crew in crews}
     outcome.hopeless = refuse_broken(found, run.patterns or run.settings.include)
     chosen = choose(found, run.settings, run.patterns, run.plan)
+    outcome.unmatched = unmatched(found, run.patterns)
     forkable = {crew.name: _warm(crew, found[crew.name], chosen[crew.name], run, writer, progress) for crew in crews}
     cases = _prepared(run, crews, found, chosen, forkable, recorder, progress)
     table = CaseTable.of(cases, recorder)
     outcome.preparation_s = time.monotonic() - began
     if not table.common and not table.extra:
-        writer.write(_end(0, outcome))
         return outcome
     progress.stage("measuring")
     began = time.monotonic()
-    rounds = _Rounds(run, crews, table, forkable, recorder, progress)
+    deadly = {name: side.deadly for name, side in found.items()}
+    rounds = _Rounds(run, crews, table, forkable, deadly, recorder, progress)
     last = run.plan.rounds if table.common or run.verb == "run" else 1  # without a pair nothing is judged
     for number in range(run.taken.rounds if run.taken else 0, last):
         rounds.make(number)
     outcome.measured = rounds.measured
     outcome.measuring_s = time.monotonic() - began
-    writer.write(_end(run.plan.rounds, outcome))
+    outcome.rounds = last
     return outcome
 
 
@@ -131,9 +134,11 @@ class _Rounds:
         crews: Sequence[Crew],
         table: CaseTable,
         forkable: Mapping[SideName, bool],
+        deadly: Mapping[SideName, Sequence[str]],
         recorder: Recorder,
         progress: Progress,
     ) -> None:
+        self._deadly = deadly
         self._run = run
         self._crews = {crew.name: crew for crew in crews}
         self._table = table
@@ -191,7 +196,7 @@ class _Rounds:
                 self.measured += 1
             self._recorder.writer.write(record)
 
-        job = {"kind": "measure", "root": str(crew.side.root), "cases": crew.cases}
+        job = {"kind": "measure", "root": str(crew.side.root), "cases": crew.cases, "without": self._deadly[crew.name]}
         lost = run_targets(crew.session, self._recorder, spec, job, targets, accept, self._progress)
         self._lost.update(list(lost))
 
@@ -255,8 +260,6 @@ def _prepared(
     events = fix_counts(prepared, found, run.settings, verb=run.verb)
     for event in events:
         recorder.writer.write(event)
-    if not events:
-        raise NothingMeasured("this shard has no case to measure", "use fewer shards")
     return events
 
 
@@ -308,10 +311,12 @@ def _record(
     raise ValueError(f"of unknown kind {message['event']!r}")
 
 
-def _end(rounds: int, outcome: Outcome) -> End:
+def end_of(outcome: Outcome) -> End:
+    """The last line of a run's file."""
     return End(
         at=_now(),
-        rounds=rounds,
+        rounds=outcome.rounds,
+        changed=outcome.changed,
         preparation_s=round(outcome.preparation_s, 3),
         measuring_s=round(outcome.measuring_s, 3),
     )

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from . import __version__, doctor
 from .attempts import Progress
 from .config import Config, RunSettings, load, parse, resolve
 from .errors import NothingMeasured, UsageError
-from .execute import Outcome, Run, Taken, execute
+from .execute import Outcome, Run, Taken, end_of, execute
 from .launch import LocalLauncher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
@@ -25,6 +25,7 @@ from .resume import cut_to_header, same_gpu, take_up
 from .sides import Checkout, Side, Sides, SideSpec, shared_preload, side_config_text
 
 SUITES = "suites.yaml"
+RESULTS_FOLDER = ".evenbench"
 
 
 @dataclass(frozen=True)
@@ -92,21 +93,51 @@ def measure(
         config = _config(request, checkouts)
         settings = _settings(request, config)
         header = _header(request, config, settings, checkouts)
-        taken = None
         if request.resume:
-            header, taken = take_up(request.output, header, request.seed)
-            same_gpu(request.output, gpu.uuid if gpu else "")
-            if taken is None:
-                cut_to_header(request.output)
-        request.output.parent.mkdir(parents=True, exist_ok=True)
+            take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
         with machine_lock(gpu.uuid if gpu else HOST, log):
             notes = doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
+            _make_folder(request.output)
             with Writer(request.output, resume=request.resume) as writer:
-                if not request.resume:
-                    writer.write(header)
+                header, taken = _begin(request, header, gpu, writer)
                 planned = _Planned(config, settings, header, gpu, notes, taken)
                 outcome = _measure_sides(request, planned, sides, checkouts, writer, progress)
+                writer.write(end_of(outcome))
     return Done(request.output, outcome, config, settings)
+
+
+def _make_folder(output: Path) -> None:
+    """The folder of a results file; the default one holds its own .gitignore, so that results make no tree dirty."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if output.parent.name == RESULTS_FOLDER and not (output.parent / ".gitignore").exists():
+            (output.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{output.parent} cannot be written: {error.strerror}", "name another place with --output"
+        ) from None
+
+
+def _begin(request: Request, header: Header, gpu: Gpu | None, writer: Writer) -> tuple[Header, Taken | None]:
+    """Write the header of a new run; or take up the interrupted one, of which nothing is lost."""
+    if not request.resume:
+        writer.write(header)
+        return header, None
+    header, taken = take_up(request.output, header, request.seed)
+    same_gpu(request.output, gpu.uuid if gpu else "")
+    writer.cut_unfinished_line()
+    if taken is None:
+        cut_to_header(request.output)
+    return header, taken
+
+
+def _edited(sides: Sides, spec: SideSpec, side: Side) -> bool:
+    """Whether a side that was measured where it lies was edited meanwhile: its rounds are then not of one code."""
+    before = side.checkout
+    if before.kind == "ref" or side.root != before.root:
+        return False
+    now = sides.check_out(spec)
+    return (now.sha, now.dirty, now.tree) != (before.sha, before.dirty, before.tree)
 
 
 def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Found]:
@@ -161,7 +192,9 @@ def _measure_sides(
             )
             for side in ready
         ]
-        return execute(run, crews, writer, shown)
+        outcome = execute(run, crews, writer, shown)
+    changed = [side.name for side, spec in zip(ready, request.specs, strict=True) if _edited(sides, spec, side)]
+    return replace(outcome, changed=changed)
 
 
 def _prepare(sides: Sides, checkout: Checkout, spec: SideSpec, setup: str, writer: Writer, progress: Progress) -> Side:
@@ -195,7 +228,7 @@ def _check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
 def _config(request: Request, checkouts: Sequence[Checkout]) -> Config:
     """suites.yaml of base where base has one, so that a pull request cannot loosen its own judge; else of head."""
     if request.config is not None:
-        return load(request.config)
+        return load_given(request.config)
     _check_directory(request, checkouts)
     for checkout in checkouts:
         text = side_config_text(checkout, request.cases)
@@ -210,6 +243,13 @@ def _settings(request: Request, config: Config) -> RunSettings:
         return resolve(config, request.suite, keys).without_judging(1 if request.rounds is None else request.rounds)
     keys["rounds"] = request.rounds
     return resolve(config, request.suite, keys)
+
+
+def load_given(path: Path) -> Config:
+    """A configuration that was asked for by name, so it must be there."""
+    if not path.is_file():
+        raise UsageError(f"--config {path}: no such file")
+    return load(path)
 
 
 def judge_settings(config: Config, settings: RunSettings) -> JudgeSettings:

@@ -14,12 +14,14 @@ from .errors import CaseError, NothingMeasured, UsageError
 from .launch import Message, Session
 from .plan import Plan
 from .records import CaseEvent, ImplementationRecord, SideName
-from .records.fields import CaseId, Name, Text
+from .records.fields import NAME_MAX, CaseId, Name, Text
 from .sides import Side
 from .timing import protocol
 
 NEVER_REPORTED = Loss("crashed", "its launch finished without a word about it")
-DISCOVERY_TIMEOUT_S = 300.0  # importing all case files with their libraries, cold
+IMPORT_TIMEOUT_S = 120.0  # importing one case file with its libraries, cold
+DEADLY_MAX = 10  # files whose import kills the process; with more of them something else is wrong
+TEXT_KEPT = 1_000  # characters of a foreign message
 PATTERN_HINT = (
     "evenbench list shows their ids; a * stops at a slash or comma, ** does not, and a pattern with brackets names all "
     "parameters: 'conv/*', 'conv**', 'conv/fft[size=64,**]'"
@@ -52,6 +54,7 @@ class Broken(BaseModel):
     file: Name
     error: Text
     usage: bool = False
+    deadly: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,24 +78,48 @@ class Found:
     points: Mapping[str, Point]
     broken: Sequence[Broken]
 
+    @property
+    def deadly(self) -> list[str]:
+        """Files that no launch may import: it would end there."""
+        return [broken.file for broken in self.broken if broken.deadly]
+
 
 def discover(crew: Crew) -> Found:
-    """All cases of a side, found in one of its processes."""
-    job = {"kind": "discover", "root": str(crew.side.root), "cases": crew.cases}
-    points: dict[str, Point] = {}
-    broken: list[Broken] = []
-    for message in crew.session.launch(job, fork=True, timeout_s=DISCOVERY_TIMEOUT_S):
-        if message["event"] == "point" and len(points) < CASES_MAX:
-            point = Point.model_validate(message)
-            points[point.id] = point
-        elif message["event"] == "broken":
-            broken.append(Broken.model_validate(message))
-        elif message["event"] == "exit" and message["status"] != "ok":
-            tail = crew.session.output_tail().strip().splitlines()[-1:] or [""]
-            broken.append(
-                Broken(event="broken", file="", error=f"discovery died: {message['detail']} {tail[0]}".strip())
-            )
-    return Found(points, broken)
+    """All cases of a side, found in its processes.
+
+    A file whose import kills or hangs its process costs only its own cases: discovery goes on without it.
+    """
+    deadly: list[Broken] = []
+    while True:
+        points: dict[str, Point] = {}
+        broken: list[Broken] = []
+        died = ""
+        file = ""
+        job = _job("discover", crew, [each.file for each in deadly])
+        for message in crew.session.launch(job, fork=True, timeout_s=IMPORT_TIMEOUT_S):
+            if message["event"] == "begin":
+                file = str(message.get("case"))[:NAME_MAX]
+            elif message["event"] == "point":
+                point = Point.model_validate(message)
+                points[point.id] = point
+            elif message["event"] == "broken":
+                broken.append(Broken.model_validate(message))
+            elif message["event"] == "exit" and message["status"] != "ok":
+                died = str(message["detail"])[:TEXT_KEPT]
+            if len(points) > CASES_MAX:
+                raise UsageError(f"{crew.name} has more than {CASES_MAX} cases", "cut down the parameter grids")
+        if not died:
+            return Found(points, [*broken, *deadly])
+        name = f"{file}: " if file else ""
+        deadly.append(
+            Broken(event="broken", file=file, error=f"{name}its import ended the process: {died}", deadly=True)
+        )
+        if not file or len(deadly) > DEADLY_MAX:
+            return Found(points, [*broken, *deadly])
+
+
+def _job(kind: str, crew: Crew, without: Sequence[str]) -> Message:
+    return {"kind": kind, "root": str(crew.side.root), "cases": crew.cases, "without": list(without)}
 
 
 def refuse_broken(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:
@@ -147,7 +174,8 @@ def choose(
     }
     if not any(chosen.values()):
         raise _nothing_selected(found, settings, patterns, len(everything))
-    if len(chosen) > 1 and not set.intersection(*(set(ids) for ids in chosen.values())):
+    whole = all(not side.broken for side in found.values())  # else the table says what could not be imported
+    if len(chosen) > 1 and whole and not set.intersection(*(set(ids) for ids in chosen.values())):
         some = {name: (ids or ["none"])[0] for name, ids in chosen.items()}
         listed = ", ".join(f"{name} has {example}" for name, example in some.items())
         raise NothingMeasured(
@@ -168,6 +196,12 @@ def _nothing_selected(
             "choose another suite with --suite, or give the case the tag of this one",
         )
     return UsageError(f"{wanted}: selects none of the {number} cases", PATTERN_HINT)
+
+
+def unmatched(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:
+    """The patterns that select no case of any side: most often a slip of the pen."""
+    points = {case_id: point for side in found.values() for case_id, point in side.points.items()}
+    return [p for p in patterns if not any(select((p,), case_id, point.tags) for case_id, point in points.items())]
 
 
 def prepare(
@@ -195,7 +229,7 @@ def prepare(
     wanted = set(ids)
     targets = [_target(found.points[case_id], settings) for case_id in ids]
     timeouts = {target["id"]: float(target["timeout_s"]) for target in targets}
-    job = {"kind": "prepare", "root": str(crew.side.root), "cases": crew.cases}
+    job = _job("prepare", crew, found.deadly)
     lost = run_targets(crew.session, recorder, spec, job, targets, accept, progress)
     for case_id in ids:
         if case_id not in events:

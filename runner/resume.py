@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import UsageError
+from .errors import UntrustedInput, UsageError
 from .execute import Taken
 from .records import CaseEvent, End, Header, LaunchEvent, SideInfo, read
 
@@ -41,6 +41,8 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     try:
         with path.open("rb") as file:
             events = read(file).events
+    except UntrustedInput as error:
+        raise UsageError(f"--resume: {path}: {error.message}", "delete it and begin anew without --resume") from None
     except OSError as error:
         raise UsageError(
             f"--resume: {path} cannot be read: {error.strerror}", "leave --resume out to begin anew"
@@ -92,7 +94,7 @@ def _difference(name: str, then: object, now: object) -> str:
     if isinstance(then, Sequence) and isinstance(now, Sequence) and not isinstance(then, str) and len(then) == len(now):
         pairs = [(a, b) for a, b in zip(then, now, strict=True) if a != b]
         then, now = pairs[0]
-    if isinstance(then, dict) and isinstance(now, dict):
+    while isinstance(then, dict) and isinstance(now, dict):
         key = next(key for key in {**then, **now} if then.get(key) != now.get(key))
         name, then, now = f"{name}.{key}", then.get(key), now.get(key)
     return f"{name} was {_short(then)}, and is {_short(now)} now"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reports.location import grouped_median
 from runner.timing.cache import make_sweep
@@ -76,11 +76,13 @@ def bias(out: Path) -> bool:
     print("\n".join(["", *notes]))
     real, close = distance_lines(parts["ours"].found, parts["ncu"].found)
     if real:
-        print(
-            f"\nReal kernels, µs: ours reading the cache empty, ours zeroing a buffer instead, and {NCU} less what it"
-        )
-        print("reads more than ours on the spinning kernels, a kernel.")
+        print(f"\nReal kernels, µs, by ours, by ours after zeroing a buffer instead of reading one, and by {NCU}, less")
+        print("what it reads more a kernel than ours does where the kernels spin.")
         table(("case", "kernels", "ours", "write flush", NCU, "less offset", "ours off by", "write flush off by"), real)
+    peers, rows = peer_lines(parts)
+    if peers:
+        print("\nThe same kernels by other timers, µs.")
+        table(("case", *peers), rows)
     return straight and close
 
 
@@ -134,6 +136,16 @@ def distance_lines(ours: Found, ncu: Found) -> tuple[list[Row], bool]:
     return lines, all(abs(distance) <= DISTANCE_MAX for distance in distances)
 
 
+def peer_lines(parts: Mapping[str, Part]) -> tuple[list[str], list[Row]]:
+    """The peers that timed the real kernels, and a row for each kernel."""
+    answers = {name: answer for part in parts.values() for name, answer in part.found.get("peers", {}).items()}
+    medians = {name: answer["medians"] for name, answer in answers.items() if "medians" in answer}
+    columns = zip(*medians.values(), strict=True)
+    return list(medians), [
+        (f"`{case}`", *(f"{us:.2f}" for us in row)) for case, row in zip(REAL, columns, strict=bool(medians))
+    ]
+
+
 def spin_calls() -> tuple[list[Call], str]:
     """The calls of `SPINS`, and how their kernel was loaded."""
     import torch
@@ -173,22 +185,25 @@ def write_flush(nbytes: int) -> Call:
 
 def part_triton() -> Found:
     """Timers that need no CUPTI, in one process."""
-    return {"spin": asked(name for name in PEERS if name not in OWN_PROCESS)}
+    return asked([name for name in PEERS if name not in OWN_PROCESS])
 
 
 def part_flashinfer() -> Found:
     """Its timer registers CUPTI's callbacks, of which a process has one set."""
-    return {"spin": asked(["flashinfer"])}
+    return asked(["flashinfer"])
 
 
 def part_nvbench() -> Found:
-    """It takes over the whole process."""
-    return {"spin": asked(["nvbench"])}
+    """It takes over the whole process, and waits for ever for a call that allocates, as the real ones do."""
+    return {"spin": {"nvbench": ask("nvbench", lambda: spin_calls()[0])}}
 
 
-def asked(names: Iterable[str]) -> dict[str, Any]:
-    """What these peers say of the spinning kernels."""
-    return {name: ask(name, lambda: spin_calls()[0]) for name in names}
+def asked(names: Sequence[str]) -> Found:
+    """What these peers say of the spinning kernels and of the real ones."""
+    return {
+        "spin": {name: ask(name, lambda: spin_calls()[0]) for name in names},
+        "peers": {name: ask(name, lambda: [one.call for one in built(REAL)]) for name in names},
+    }
 
 
 def part_ncu() -> Found:

@@ -31,7 +31,7 @@ WARM_UP = Counts(warmup=3, samples=20)
 
 DECODED = 100_000  # kernels
 DECODED_A_CALL = 1_000
-DECODE_BUFFER_BYTES = 256 << 20  # holds them all, so that nothing is decoded before it is asked for
+DECODE_BUFFER_BYTES = 64 << 20  # holds them all, so that nothing is decoded before it is asked for
 
 LEAK_SEGMENTS, LEAK_SAMPLES, LEAK_KERNELS = 250, 200, 2  # 100,000 kernels
 LEAK_SETTLED = 0.1  # of the segments: until then pools and caches fill

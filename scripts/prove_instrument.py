@@ -47,6 +47,7 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
             verb.add_argument("--launches", type=int, default=REPEAT_LAUNCHES)
         if name == "gpu-all":
             verb.add_argument("--only", nargs="*", metavar="STEP", help=f"of {', '.join(prove_all.STEPS)}")
+            verb.add_argument("--budget", type=float, default=prove_all.BUDGET_S, metavar="S", help="seconds for all")
 
 
 def bias(asked: argparse.Namespace) -> bool:
@@ -66,7 +67,7 @@ def unprivileged(asked: argparse.Namespace) -> bool:
 
 def everything(asked: argparse.Namespace) -> bool:
     """All figures that need a GPU."""
-    return prove_all.run_all(asked.out, asked.only)
+    return prove_all.run_all(asked.out, asked.only, asked.budget)
 
 
 def cost(asked: argparse.Namespace) -> bool:

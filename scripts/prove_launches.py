@@ -43,7 +43,15 @@ PRELOAD = "opens_the_device"
 # well, but a second one, alive beside the launches, moves their figures.
 PRELOADED: Mapping[str, str] = {
     "base": '"""Leaves the device alone, so that launches are forked."""\n',
-    "head": '"""Opens the device, so that launches start plainly."""\n\nKEPT_OPEN = open("/dev/nvidiactl", "rb")\n',
+    "head": '''"""Opens the device, so that launches start plainly."""
+
+try:
+    KEPT_OPEN = open("/dev/nvidiactl", "rb")
+except OSError:
+    import torch
+
+    torch.cuda.init()
+''',
 }
 
 USER = 10_001

@@ -75,13 +75,17 @@ class MuteRecord(Record):
         return value
 
 
+# Strict mode takes no JSON array for a tuple; what is in it stays strict.
+MinEffect = Annotated[tuple[Name, Annotated[float, Field(ge=0, le=1)]], Field(strict=False)]
+
+
 class JudgeSettings(Record):
     """What the verdicts depend on, as the run was planned with."""
 
     min_effect: Annotated[float, Field(ge=0, le=1)]
     equivalence: Annotated[float, Field(gt=0, le=1)]
     family_error: Annotated[float, Field(gt=0, le=0.5)]
-    min_effects: Annotated[list[tuple[Name, Annotated[float, Field(ge=0, le=1)]]], Field(max_length=ITEMS_MAX)] = []
+    min_effects: Annotated[list[MinEffect], Field(max_length=ITEMS_MAX)] = []
     """Overrides in order: pattern and its `min_effect`; the last that matches an id holds."""
     fail_on: Annotated[list[ShortName], Field(max_length=10)] = ["regressed"]
     mute: Annotated[list[MuteRecord], Field(max_length=ITEMS_MAX)] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -18,27 +19,33 @@ def dump(event: Event) -> str:
 
 
 class Writer:
-    """An append-only results file. Every event is one `write` of one whole line.
+    """An append-only results file, locked while it is open. Every event is one `write` of one whole line.
 
     Args:
         path: the file.
-        resume: append to an existing file, cutting off a last line that was not finished; else the file must be new.
+        resume: append to an existing file; else the file must be new.
 
     Raises:
-        UsageError: the file exists and `resume` is false, or it cannot be written.
+        UsageError: the file exists and `resume` is false, another run is writing it, or it cannot be written.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         flags = os.O_WRONLY | os.O_APPEND | (0 if resume else os.O_CREAT | os.O_EXCL)
         try:
-            if resume:
-                cut_unfinished_line(path)
             self._descriptor = os.open(path, flags, 0o644)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise UsageError(f"{path} is being written by another run", "wait for it to end") from None
         except FileExistsError:
             raise UsageError(f"{path} exists already", "give another --output, or go on with --resume") from None
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
         self.path = path
+
+    def cut_unfinished_line(self) -> None:
+        """Before appending to an interrupted run: cut off the line that it was writing."""
+        cut_unfinished_line(self.path)
 
     def write(self, event: Event) -> None:
         """Append one event. Raises `UsageError` when the disk is full or the file is gone."""

@@ -30,10 +30,10 @@ Launch: TypeAlias = tuple[int, bool, int, int, int]
 
 CLOCK_SLACK_NS = 1_000_000  # device stamps are mapped to the host's clock within microseconds; a stale one is far off
 TICK_CANDIDATES = (1024, 512, 256, 128, 64, 32, 16, 8)  # under 8 the scatter hides a grid
-TICK_SCATTER_NS = 2  # stamps lie within this around the grid
+TICK_SCATTER_NS = 2  # durations lie within this around the grid
 TICK_SHARE = 0.95
-TICK_MAX_STAMPS = 500  # more tell no more
-TICK_MIN_STAMPS = 20  # by chance, 20 stamps all look like a grid of 8 once in 10,000 times
+TICK_MAX_DURATIONS = 500  # more tell no more
+TICK_MIN_DURATIONS = 20  # by chance, 20 durations look like a grid of 8 once in some thousand times
 GRAPH_MIN_REPLAYS = 3  # of fewer none can be called the odd one out
 
 OFF_THREAD_HINT = (
@@ -142,19 +142,19 @@ def attribute(
     )
 
 
-def tick_of(stamps: Iterable[int]) -> int | None:
-    """The grid that time stamps sit on, in nanoseconds; 1 where there is none, None where too few stamps tell.
+def tick_of(durations: Iterable[int]) -> int | None:
+    """The grid that the durations of kernels sit on, in nanoseconds; 1 where there is none, None where too few tell.
 
-    Stamps scatter around the grid, so that their common divisor is always 1: the largest step wins for which nearly
-    all remainders fall into one narrow window.
+    Durations, since the time stamps themselves drift across their grid within milliseconds: they are mapped to the
+    host's clock. They scatter by a nanosecond or two, so that their common divisor is always 1: the largest step wins
+    that nearly all of them are near a multiple of.
     """
-    distinct = set(itertools.islice(stamps, TICK_MAX_STAMPS))
-    if len(distinct) < TICK_MIN_STAMPS:
+    distinct = set(itertools.islice(durations, TICK_MAX_DURATIONS))
+    if len(distinct) < TICK_MIN_DURATIONS:
         return None
     for tick in TICK_CANDIDATES:
-        remainders = Counter(stamp % tick for stamp in distinct)
-        reach = range(-TICK_SCATTER_NS, TICK_SCATTER_NS + 1)
-        if max(sum(remainders[(r + d) % tick] for d in reach) for r in range(tick)) >= TICK_SHARE * len(distinct):
+        near = sum(1 for duration in distinct if min(duration % tick, -duration % tick) <= TICK_SCATTER_NS)
+        if near >= TICK_SHARE * len(distinct):
             return tick
     return 1
 

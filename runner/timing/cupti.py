@@ -24,7 +24,7 @@ ID_BITS = 63  # of 64 unsigned ones, so that they survive any signed detour
 class CuptiTimer:
     """Busy time and latency of the device by CUPTI activity records.
 
-    `tick_ns` is estimated from the first block that has enough time stamps.
+    `tick_ns` is told by the self-test, else estimated from the first block that has enough different durations.
 
     Args:
         recorder: CUPTI's side; the one of this process if left out.
@@ -96,7 +96,7 @@ class CuptiTimer:
         window = (self._began, self._recorder.timestamp())
         records = self._recorder.take()
         if self.tick_ns is None:
-            self.tick_ns = tick_of(stamp for kernel in records.kernels for stamp in (kernel[1], kernel[2]))
+            self.tick_ns = tick_of(kernel[2] - kernel[1] for kernel in records.kernels)
         return attribute(records, iterations, window, self._count_copies)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ clamped, every iteration is prepared (reset, then cache step) outside the timed 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -179,19 +179,20 @@ def counts_for_comparison(
     )
 
 
-def split_for_implementations(
-    implementations: Sequence[str], counts: Counts, mirrored: bool = False
-) -> list[tuple[str, Counts]]:
+def split_for_implementations(counts: Mapping[str, Counts], mirrored: bool = False) -> list[tuple[str, Counts]]:
     """The segments of one launch in their order: A B C C B A, or C B A A B C when `mirrored`.
 
-    Each implementation runs twice with half of its counts, which cancels a steady drift of clock and temperature to
-    first order. A single one keeps its counts in one segment.
+    Each implementation runs twice with half of its own counts, which cancels a steady drift of clock and temperature
+    to first order. A single one keeps its counts in one segment.
     """
-    if len(implementations) <= 1:
-        return [(name, counts) for name in implementations]
-    half = Counts(max(SEGMENT_MIN_WARMUP, -(-counts.warmup // 2)), max(SEGMENT_MIN_SAMPLES, -(-counts.samples // 2)))
-    order = list(reversed(implementations)) if mirrored else list(implementations)
-    return [(name, half) for name in [*order, *reversed(order)]]
+    order = list(reversed(list(counts))) if mirrored else list(counts)
+    if len(order) <= 1:
+        return list(counts.items())
+    return [(name, _half(counts[name])) for name in [*order, *reversed(order)]]
+
+
+def _half(counts: Counts) -> Counts:
+    return Counts(max(SEGMENT_MIN_WARMUP, -(-counts.warmup // 2)), max(SEGMENT_MIN_SAMPLES, -(-counts.samples // 2)))
 
 
 def measure(  # noqa: PLR0913 (what is measured, how often, until when; the rest has defaults)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import MeasurementError, NoDeviceWork, RecordsLost, TimerUnavailable
+from .attribution import tick_of
 from .cupti import OTHER_MEND, CuptiTimer, probe
 from .driver import driver_version, profiler_here, torch_spinner
 from .protocol import BUFFER_BYTES, Segment
@@ -25,7 +26,10 @@ Spin: TypeAlias = Callable[[int], object]
 Facts: TypeAlias = dict[str, float | str | None]
 
 SHORT_NS, LONG_NS = 20_000, 220_000  # half a percent of their difference is 1 µs, the coarsest tick of %globaltimer
-REPEATS, CANARY_REPEATS = 10, 2  # of each length; 20 time stamps tell the tick
+REPEATS, CANARY_REPEATS = 10, 2  # of each length
+LADDER_NS = range(
+    2_000, 7_200, 130
+)  # 40 lengths, none a multiple of a power of two apart: their durations tell the tick
 SLOPE_ERROR, CANARY_SLOPE_ERROR = 0.005, 0.02  # few readings on a coarse tick scatter by more
 CONSTANT_MAX_NS = 2_000  # launch and drain of a block: 690 on an H200
 READINGS = 3  # clocks that come up from idle, or a neighbour, may spoil the first
@@ -44,6 +48,8 @@ class Reading:
 
     short_ns: float
     long_ns: float
+    tick_ns: int | None = None
+    """The grid that readings sit on; None where it could not be told."""
 
     @property
     def constant_ns(self) -> float:
@@ -110,12 +116,12 @@ def verify(
     Raises:
         TimerUnavailable: what was read, and the mend.
     """
-    began = time.perf_counter_ns()
     timer = timer or CuptiTimer()
     versions = (read_versions or versions_here)()
     versions.refuse_broken()
     try:
         spin = spin or torch_spinner()
+        began = time.perf_counter_ns()  # the device's context, which that made, is none of the test's cost
         probe(timer, lambda: spin(SHORT_NS))
         drop_counter = _prove_drop_counter(timer, spin)
         reading = _prove_clock(timer, spin, REPEATS, SLOPE_ERROR)
@@ -123,7 +129,6 @@ def verify(
         raise _unproven(error, versions) from error
     return {
         **_facts(reading, began),
-        "tick_ns": timer.tick_ns,
         "drop_counter": drop_counter,
         "cupti_python": versions.cupti_python,
         "libcupti": versions.libcupti,
@@ -134,10 +139,11 @@ def verify(
 
 def canary(timer: CuptiTimer | None = None, spin: Spin | None = None) -> Facts:
     """The self-test in short, for a timed launch: a few milliseconds. Raises as `verify` does."""
-    began = time.perf_counter_ns()
     timer = timer or CuptiTimer()
     try:
-        reading = _prove_clock(timer, spin or torch_spinner(), CANARY_REPEATS, CANARY_SLOPE_ERROR)
+        spin = spin or torch_spinner()
+        began = time.perf_counter_ns()
+        reading = _prove_clock(timer, spin, CANARY_REPEATS, CANARY_SLOPE_ERROR)
     except MeasurementError as error:
         raise _unproven(error, versions_here()) from error
     return _facts(reading, began)
@@ -165,6 +171,7 @@ def _facts(reading: Reading, began: int) -> Facts:
         "timer": "cupti",
         "constant_ns": reading.constant_ns,
         "slope": round(reading.slope, 6),
+        "tick_ns": reading.tick_ns,
         "spent_ms": round(spent_ms, 1),
     }
 
@@ -207,7 +214,9 @@ def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float
             fault = _incomplete(segment, len(lengths))
             if not fault:
                 busy = segment.device_busy_ns
-                reading = Reading(statistics.median(busy[::2]), statistics.median(busy[1::2]))
+                ladder = _spin_block(timer, spin, LADDER_NS)
+                tick_ns = tick_of(ladder.device_busy_ns)
+                reading = Reading(statistics.median(busy[::2]), statistics.median(busy[1::2]), tick_ns)
                 fault = reading.fault(slope_error)
                 if not fault:
                     return reading

@@ -18,6 +18,7 @@ class Instruments:
         self._timers: dict[tuple[str, int], Timer] = {}
         self._announced = False
         self._refused: TimerUnavailable | None = None
+        self._tick_ns: int | None = None  # as the self-test found it
         self._steps: dict[tuple[str, str], cache.CacheStep] = {}
 
     def announce_first_sample(self, channel: Channel) -> None:
@@ -29,12 +30,16 @@ class Instruments:
     def prove_cupti(self, *, thorough: bool) -> selftest.Facts:
         """Let the CUPTI timer prove itself, and return what it found. Its failure meets whoever asks for it later."""
         try:
-            return selftest.verify() if thorough else selftest.canary()
+            facts = selftest.verify() if thorough else selftest.canary()
         except TimerUnavailable as error:
             self._refused = error
         except Exception as error:  # noqa: BLE001 - such as no memory for a context: it fails cases, not the launch
             text = f"the self-test of CUPTI failed: {type(error).__name__}: {error}"
             self._refused = TimerUnavailable(text, OTHER_MEND)
+        else:
+            tick = facts.get("tick_ns")
+            self._tick_ns = tick if isinstance(tick, int) else None
+            return facts
         return {"timer": "cupti", "error": str(self._refused)}
 
     def refuse_unproven(self) -> None:
@@ -47,7 +52,10 @@ class Instruments:
         if name == "cupti":
             self.refuse_unproven()
         if (name, batch) not in self._timers:
-            self._timers[name, batch] = select.make_timer(name, batch=batch)
+            timer = select.make_timer(name, batch=batch)
+            if name == "cupti" and self._tick_ns is not None:
+                timer.tick_ns = self._tick_ns
+            self._timers[name, batch] = timer
         return self._timers[name, batch]
 
     def cache_step(self, wanted: str, device: str) -> cache.CacheStep:

@@ -21,6 +21,7 @@ from .instruments import Instruments
 __all__ = ["enter_root", "one_line", "run"]
 
 HOST = "cpu"
+IMPORT_TIMEOUT_S = 120.0  # one case file with its libraries, from a cold disk
 PYCACHE_VARIABLE = "EVENBENCH_PYCACHE"
 
 
@@ -34,7 +35,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     began = time.perf_counter_ns()
     enter_root(job["root"])
     try:
-        found = discover.load(Path(job["cases"]))
+        found = _load(job, channel)
     except CaseError as error:
         channel.send({"event": "broken", "file": "", "error": one_line(error), "usage": True})
         channel.send({"event": "done"})
@@ -103,6 +104,19 @@ def identity(device: str) -> dict[str, Any]:
     elif device != HOST:
         found["device"] = device
     return found
+
+
+def _load(job: dict[str, Any], channel: Channel) -> discover.Found:
+    """The cases of the directory; none where there is no directory. Says which file it imports, while it discovers."""
+    directory = Path(job["cases"])
+    if not directory.is_dir():
+        return discover.Found([], [])
+
+    def announce(file: str) -> None:
+        if job["kind"] == "discover":
+            channel.send({"event": "begin", "case": file, "timeout_s": IMPORT_TIMEOUT_S})
+
+    return discover.load(directory, without=job["without"], announce=announce)
 
 
 def _discover(found: discover.Found, points: list[Point], channel: Channel) -> None:

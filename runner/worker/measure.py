@@ -53,7 +53,7 @@ def _measure_all(
     channel: Channel,
 ) -> None:
     """All segments in their mirrored order; an implementation is reported after its last one."""
-    segments = protocol.split_for_implementations(list(made), _counts(target, made), target["mirrored"])
+    segments = protocol.split_for_implementations(_counts(target, made), target["mirrored"])
     measured: dict[str, list[protocol.Measured]] = {name: [] for name in made}
     walls = dict.fromkeys(made, 0)
     failed: set[str] = set()
@@ -89,13 +89,10 @@ def _changed(opened: Opened, inputs: str, who: str) -> InputsChanged | None:
     return None
 
 
-def _counts(target: Mapping[str, Any], made: Mapping[str, Runnable]) -> protocol.Counts:
-    """The counts of a case: those of its costliest implementation, so that all draw equally."""
-    plans = [target["implementations"][name] for name in made]
-    return protocol.Counts(
-        warmup=min((plan["warmup"] for plan in plans), default=1),
-        samples=min((plan["samples"] for plan in plans), default=1),
-    )
+def _counts(target: Mapping[str, Any], made: Mapping[str, Runnable]) -> dict[str, protocol.Counts]:
+    """The counts of each implementation, as they were fixed for all sides."""
+    plans = target["implementations"]
+    return {name: protocol.Counts(plans[name]["warmup"], plans[name]["samples"]) for name in made}
 
 
 def _segments_of(segments: list[tuple[str, protocol.Counts]], name: str) -> int:

@@ -174,6 +174,15 @@ def test_import_error_on_both_sides(repository: Repository) -> None:
         ({}, ["compare", "HEAD", "HEAD", "--head-python", "/bin/false"], 2, "/bin/false"),
         ({}, ["compare", "HEAD", "HEAD", "--resume"], 2, "--resume needs --output"),
         ({}, ["report", "no-such-file.jsonl"], 2, "no-such-file.jsonl"),
+        ({}, ["compare", "HEAD", "HEAD", "--config", "no-such.yaml"], 2, "--config no-such.yaml: no such file"),
+        ({}, ["compare", "HEAD", "HEAD", "--fail-on", ""], 2, "--fail-on: names no condition"),
+        ({}, ["compare", "HEAD", "HEAD", "--shard", "0/2"], 2, "--shard needs --seed"),
+        ({}, ["compare", "HEAD", "HEAD", "--seed", "-1"], 2, "--seed -1: must be 0 to"),
+        ({}, ["compare", "HEAD", "HEAD", "--comment", "no/such/folder.md"], 2, "cannot be written"),
+        ({}, ["compare", "HEAD", "--no-such-option"], 2, "unrecognized arguments: --no-such-option"),
+        ({}, ["compare"], 2, "the following arguments are required: BASE"),
+        ({}, ["list", "no/such*"], 2, "selects none of the 1 cases"),
+        ({}, ["run", "--rounds", "0"], 2, "--rounds: must be 1 to"),
         (
             {"cases/quick.py": QUICK.replace("quick/sum", "other/sum")},
             ["compare", "HEAD~1", "HEAD"],
@@ -245,3 +254,79 @@ def test_suites_of_base_judge(repository: Repository) -> None:
     assert done.returncode == 0, done.stderr
     header = json.loads((repository.path / "out.jsonl").read_text().splitlines()[0])
     assert header["judge"]["min_effect"] == 0.05
+
+
+def test_overrides_of_min_effect_come_back_from_the_file(repository: Repository) -> None:
+    repository.commit({"cases/suites.yaml": SUITES + "    overrides: {'quick/*': {min_effect: 0.5}}\n"})
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads((repository.path / "out.json").read_text())["rows"]
+    assert row["min_effect"] == 0.5
+
+
+def test_declared_twice_on_one_side_costs_that_sides_rows(repository: Repository) -> None:
+    repository.commit({"cases/again.py": QUICK})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
+    assert done.returncode == 4, done.stderr
+    [row] = json.loads((repository.path / "out.json").read_text())["rows"]
+    assert row["verdict"] == "failed"
+    assert "declared twice: again.py" in row["reason"]
+
+
+@pytest.mark.parametrize("deed", ["os._exit(0)", "os.abort()", "raise SystemExit(1)"])
+def test_a_file_whose_import_ends_the_process_costs_only_its_cases(repository: Repository, deed: str) -> None:
+    repository.commit({"cases/a_deadly.py": f"import os\n{deed}\n"})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads((repository.path / "out.json").read_text())["rows"]
+    assert row["rounds"] == 6
+    listed = repository.evenbench("list")
+    assert listed.stdout == "quick/sum\n"
+    assert "a_deadly.py" in listed.stderr
+
+
+def test_an_empty_shard_is_complete(repository: Repository) -> None:
+    outputs = []
+    for index in (0, 1):
+        outputs.append(f"{index}.jsonl")
+        done = repository.evenbench(
+            "compare", "HEAD~1", "HEAD", "--shard", f"{index}/2", "--seed", "5", "--output", outputs[-1]
+        )
+        assert done.returncode == 0, done.stderr
+    merged = repository.evenbench("report", *outputs)
+    assert merged.returncode == 0, merged.stderr
+    assert "partial" not in merged.stdout
+    assert "quick/sum" in merged.stdout
+
+
+def test_a_pattern_that_selects_nothing_beside_others_is_told(repository: Repository) -> None:
+    done = repository.evenbench("run", "quick/*", "quik/*")
+    assert done.returncode == 0, done.stderr
+    assert "note: the pattern 'quik/*' selects no case" in done.stderr
+
+
+def test_an_edit_during_the_run_makes_it_unreliable(repository: Repository) -> None:
+    """A case of the run edits the tree that it is measured in, as a person might meanwhile."""
+    edits = """
+        from pathlib import Path
+        from evenbench import Bench, case
+
+        @case("edits/itself", device="cpu")
+        def itself(p, device):
+            Path("mylib.py").write_text("VALUE = 2\\n")
+            return Bench(run=lambda: 1)
+    """
+    repository.commit({"mylib.py": "VALUE = 1\n", "cases/edits.py": edits})
+    done = repository.evenbench("compare", "HEAD", "--output", "out.jsonl")
+    assert "unreliable: the files of head were edited while it was measured" in done.stdout
+    clean = repository.evenbench("compare", "HEAD", "HEAD", "quick/*")
+    assert "unreliable" not in clean.stdout
+
+
+def test_a_bug_of_ours_is_told_apart_from_a_regression(repository: Repository) -> None:
+    folder = repository.path / "gone"
+    folder.mkdir()
+    (repository.path / "out.jsonl").write_text("{}")
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl/under-a-file")
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr

@@ -195,3 +195,23 @@ def test_worktrees_of_killed_runs_are_pruned(slow: tuple[Repository, Path]) -> N
     done = repository.evenbench("run", "quick/*", "--output", "other.jsonl")
     assert done.returncode == 0, done.stderr
     assert repository.git("worktree", "list").count("\n") == 0
+
+
+def test_resuming_a_run_that_still_writes_harms_nothing(slow: tuple[Repository, Path]) -> None:
+    repository, _ = slow
+    command = ["compare", "HEAD", "HEAD", "--output", "out.jsonl"]
+    with repository.start(*command) as first:
+        wait_for_launches(repository.path / "out.jsonl", first, 1)
+        second = repository.evenbench(*command, "--resume")
+        first.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 2
+    assert "is complete" in errors(second)[0]  # it waited for the machine, and found nothing left to do
+    assert first.returncode == 0
+    assert repository.evenbench("report", "out.jsonl").returncode == 0
+
+
+def test_a_file_without_a_header_cannot_be_resumed_and_says_so(repository: Repository) -> None:
+    repository.write({"out.jsonl": '{"event":"hea'})
+    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")
+    assert done.returncode == 2
+    assert "delete it and begin anew" in errors(done)[0]

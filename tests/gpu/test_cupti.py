@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import statistics
 import time
@@ -271,9 +272,14 @@ def test_work_between_the_blocks_is_nobodys(torch: Any, timer: CuptiTimer) -> No
 
 
 def test_the_tick_of_the_time_stamps_is_found(torch: Any, timer: CuptiTimer) -> None:
-    x = torch.randn(1 << 20, device="cuda")
-    take_all(timer, x.neg, prepare=ReadSweep("cuda"), samples=100)
-    assert timer.tick_ns in {1, 8, 16, 32, 64}
+    sizes = itertools.count(1)
+    x = torch.randn(1 << 24, device="cuda")
+
+    def growing() -> Any:
+        return x[: next(sizes) * 100_000].neg()
+
+    take_all(timer, growing, prepare=ReadSweep("cuda"), samples=100)
+    assert timer.tick_ns in {8, 16, 32, 64}
 
 
 def test_calibration_pays_for_the_cache_step(torch: Any, timer: CuptiTimer) -> None:

@@ -64,7 +64,7 @@ def test_the_instrument_is_proven_here(torch: Any) -> None:
     assert facts["drop_counter"] == "live"
     assert float(facts["slope"] or 0) == pytest.approx(1, abs=0.005)
     assert 0 < float(facts["constant_ns"] or 0) < 2_000
-    assert facts["tick_ns"] in {1, 8, 16, 32, 64, 1024}
+    assert facts["tick_ns"] in {8, 16, 32, 64, 1024}
     assert facts["cupti_python"]
     assert facts["libcupti"]
     assert facts["cuda_driver"]

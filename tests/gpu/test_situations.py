@@ -22,7 +22,16 @@ from reports.tables import MeasuredRow
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).parents[2]
-RUN = ("run", "**", "--measure-ms", "30", "--warmup-ms", "10", "--output")
+RUN = (
+    "run",
+    "**",
+    "--measure-ms",
+    "30",
+    "--warmup-ms",
+    "10",
+    "--ignore-unfit",
+    "--output",
+)  # these tests use the GPU, too
 PATIENCE_S = 240.0
 OVERSTATED = 100  # as in the cases
 

@@ -393,12 +393,12 @@ def test_a_refusal_names_its_cause_and_its_mend(status: str, mend: str) -> None:
         timer_over(FakeCupti(refuses=status))
 
 
-def test_the_tick_comes_from_the_first_block_with_enough_stamps(api: FakeCupti) -> None:
+def test_the_tick_comes_from_the_first_block_with_enough_different_durations(api: FakeCupti) -> None:
     timer = timer_over(api)
     api.now -= api.now % 32
     assert timer.tick_ns is None
     for i in range(60):
-        timer.iterate(i, nothing, lambda i=i: api.launch(32 * (31 + i % 7)))  # type: ignore[misc]
+        timer.iterate(i, nothing, lambda i=i: api.launch(32 * (31 + i % 37)))  # type: ignore[misc]
         api.now += -api.now % 32
     timer.collect()
     assert timer.tick_ns == 32

@@ -168,12 +168,14 @@ def test_counts_stay_within_their_bounds(cost_ns: int, warmup_ms: float, measure
 
 def test_implementations_take_turns_and_come_back_mirrored() -> None:
     half = Counts(5, 10)
-    assert split_for_implementations(["a", "b", "c"], Counts(10, 20)) == [(name, half) for name in "abccba"]
-    assert split_for_implementations(["a", "b", "c"], Counts(10, 20), mirrored=True) == [(n, half) for n in "cbaabc"]
+    assert split_for_implementations(dict.fromkeys("abc", Counts(10, 20))) == [(name, half) for name in "abccba"]
+    assert split_for_implementations(dict.fromkeys("abc", Counts(10, 20)), mirrored=True) == [
+        (n, half) for n in "cbaabc"
+    ]
 
 
 def test_a_single_implementation_is_not_split() -> None:
-    assert split_for_implementations(["main"], Counts(10, 20), mirrored=True) == [("main", Counts(10, 20))]
+    assert split_for_implementations({"main": Counts(10, 20)}, mirrored=True) == [("main", Counts(10, 20))]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_a_single_implementation_is_not_split() -> None:
     [(Counts(3, 10), Counts(3, 5)), (Counts(200, 200), Counts(100, 100)), (Counts(5, 9), Counts(3, 5))],
 )
 def test_half_a_budget_keeps_its_lower_bounds(whole: Counts, half: Counts) -> None:
-    assert split_for_implementations(["a", "b"], whole)[0] == ("a", half)
+    assert split_for_implementations({"a": whole, "b": whole})[0] == ("a", half)
 
 
 def test_a_host_batch_lasts_a_thousand_clock_steps() -> None:
@@ -333,3 +335,9 @@ def test_a_time_out_holds_between_blocks_too(clock: FakeClock) -> None:
     timer.tick_ns = 2_000
     measured = measure(timer, nothing, nothing, Counts(0, 200), deadline_ns=30 * MS, clock=clock, precision=0.1)
     assert (len(measured.segment.indices), measured.stop) == (30, "timeout")
+
+
+def test_each_implementation_keeps_its_own_counts() -> None:
+    """One that is costly takes no samples from the others: the other side may not have it."""
+    segments = split_for_implementations({"a": Counts(4, 20), "b": Counts(2, 10)})
+    assert segments == [("a", Counts(3, 10)), ("b", Counts(3, 5)), ("b", Counts(3, 5)), ("a", Counts(3, 10))]

@@ -93,14 +93,23 @@ def test_resume_cuts_off_an_unfinished_line(tmp_path: Path, tail: str) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(build.text(RUN[:3]) + tail.encode())
     with Writer(path, resume=True) as writer:
+        writer.cut_unfinished_line()
         writer.write(RUN[3])
     assert path.read_bytes() == build.text(RUN[:4])
+
+
+def test_two_writers_of_one_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with Writer(path), pytest.raises(UsageError, match="is being written by another run"):
+        Writer(path, resume=True)
+    Writer(path, resume=True).close()
 
 
 def test_resume_of_a_file_without_one_whole_line_empties_it(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("{")
-    Writer(path, resume=True).close()
+    with Writer(path, resume=True) as writer:
+        writer.cut_unfinished_line()
     assert path.read_bytes() == b""
 
 

@@ -111,6 +111,14 @@ def test_clocks_may_come_up_first(api: FakeCupti) -> None:
     assert len(ramped) == 1
 
 
+def test_the_grid_of_the_readings_is_found_by_both_forms(api: FakeCupti) -> None:
+    def spin(ns: int) -> object:
+        return api.launch(32 * ((ns + OFFSET_NS) // 32), call=211)
+
+    assert verified(api, spin)["tick_ns"] == 32
+    assert canary(timer_over(api), spin)["tick_ns"] == 32
+
+
 def test_a_coarse_tick_of_the_devices_clock_does_not_fail_it(api: FakeCupti) -> None:
     rng = random.Random(1)
     # A kernel that begins inside a tick of 1 µs spins up to that much too short.

@@ -350,7 +350,13 @@ def test_a_launch_looks_after_each_case_and_sends_what_it_saw_before_it_ends(
         {"id": f"t/a[n={n}]", "timeout_s": 10.0, "cache": "warm", "timer": "auto", "allow_fallback": False}
         for n in (1, 2)
     ]
-    job = {"kind": "prepare", "root": str(tmp_path), "cases": str(tmp_path / "cases"), "targets": targets}
+    job = {
+        "kind": "prepare",
+        "root": str(tmp_path),
+        "cases": str(tmp_path / "cases"),
+        "without": [],
+        "targets": targets,
+    }
     jobs.run(job, cast("Channel", SimpleNamespace(send=sent.append)))
     order = [
         message["event"] for message in sent if message["event"] in ("machine", "finish", "mark", "telemetry", "done")

@@ -287,5 +287,5 @@ def test_only_run_stops_early_and_by_the_settings_of_the_case(
     plan = Plan(seed=1, sides=("head",), rounds=1)
     run = Run(verb=verb, plan=plan, settings=settings, patterns=(), preload=(), gpu=None)
     nobody: Any = None
-    rounds = _Rounds(run, [], CaseTable({}, frozenset(), frozenset()), {}, nobody, nobody)
+    rounds = _Rounds(run, [], CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
     assert rounds._precision(CaseEvent(index=0, side="head", id="host/sort", file="sort.py")) == precision

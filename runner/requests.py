@@ -1,0 +1,77 @@
+"""From the command line's words to a `Request`: what contradicts itself is refused before anything is measured."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from .config import FAIL_ON
+from .errors import UsageError
+from .measuring import RESULTS_FOLDER, Request
+from .plan import SEED_BITS
+from .sides import SideSpec
+
+
+def request_of(
+    verb: Any, asked: argparse.Namespace, specs: Sequence[SideSpec], patterns: Sequence[str], more: Mapping[str, Any]
+) -> Request:
+    """What was asked for, as a request.
+
+    Raises:
+        UsageError: arguments that contradict each other, or a file that could not be written after measuring.
+    """
+    if asked.resume and asked.output is None:
+        raise UsageError("--resume needs --output", "name the results file of the interrupted run")
+    if asked.seed is not None and not 0 <= asked.seed < 1 << SEED_BITS:
+        raise UsageError(f"--seed {asked.seed}: must be 0 to {(1 << SEED_BITS) - 1}")
+    shard = getattr(asked, "shard", (0, 1))
+    if shard[1] > 1 and asked.seed is None and not asked.resume:
+        raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
+    for path in (asked.json, getattr(asked, "comment", None)):
+        if path is not None and (
+            path.is_dir() or not os.access(path.parent, os.W_OK)
+        ):  # said before, not after measuring
+            raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
+    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
+    return Request(
+        verb=verb,
+        repo=Path.cwd(),
+        specs=specs,
+        output=(asked.output or _new_output()).resolve(),
+        cases=asked.cases,
+        cases_from=getattr(asked, "cases_from", "own"),
+        config=asked.config,
+        suite=asked.suite,
+        patterns=list(patterns),
+        keys={key: getattr(asked, key, None) for key in keys} | dict(more),
+        rounds=asked.rounds,
+        seed=asked.seed,
+        shard=shard,
+        gpu=asked.gpu,
+        resume=asked.resume,
+        ignore_unfit=asked.ignore_unfit,
+    )
+
+
+def _new_output() -> Path:
+    return Path(RESULTS_FOLDER) / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.results.jsonl"
+
+
+def fail_on_of(text: str | None) -> tuple[str, ...] | None:
+    """The conditions of ``--fail-on``; None where it was not given, empty for ``never``. Raises UsageError."""
+    if text is None:
+        return None
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        raise UsageError("--fail-on: names no condition", f"any of {', '.join(FAIL_ON)}; or never")
+    if words == ("never",):
+        return ()
+    for word in words:
+        if word not in FAIL_ON:
+            raise UsageError(f"--fail-on: {word!r} is no condition", f"any of {', '.join(FAIL_ON)}; or never")
+    return words

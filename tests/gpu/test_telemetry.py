@@ -127,7 +127,8 @@ def evenbench_run(path: Path, environment: dict[str, str], *options: str) -> sub
     repository.git("init", "-q", "-b", "main")
     repository.commit({"cases/gpu.py": CASES, "cases/suites.yaml": SUITES})
     command = [sys.executable, "-P", "-m", "runner.cli", "run", "--output", "out.jsonl", *options]
-    variables = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    variables = {**os.environ, **environment, "PYTHONPATH": paths}
     return subprocess.run(command, cwd=path, env=variables, capture_output=True, text=True, timeout=240, check=False)
 
 

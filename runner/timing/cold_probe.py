@@ -11,7 +11,7 @@ from .protocol import Counts, Timer, measure
 
 PROBE = Counts(warmup=4, samples=22)  # even: reads after the step and repeated ones take turns, so no drift favours one
 PROBE_TRIES = 3  # a busy machine may drown the difference once; a step that does nothing shows none three times
-MARGIN = 1.05  # several times the spread of such a median; a read from memory takes 1.1 to 5 times as long
+MARGIN = 1.05  # twice what a step that does nothing showed at most; a read from memory takes 1.3 to 5 times as long
 
 
 def doubt(timer: Timer, evict: Callable[[], object], read: Callable[[], object]) -> str:

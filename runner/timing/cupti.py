@@ -10,9 +10,11 @@ import random
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..errors import AttributionForged, MeasurementError, TimerUnavailable
 from .attribution import FORGED_HINT, Iteration, attribute, tick_of
+from .demangle import readable
 from .protocol import BUFFER_BYTES, Segment
 from .recorder import OTHER_MEND, Recorder, recorder_here
 
@@ -97,7 +99,9 @@ class CuptiTimer:
         records = self._recorder.take()
         if self.tick_ns is None:
             self.tick_ns = tick_of(kernel[2] - kernel[1] for kernel in records.kernels)
-        return attribute(records, iterations, window, self._count_copies)
+        segment = attribute(records, iterations, window, self._count_copies)
+        kernels = [{**kernel, "name": readable(kernel["name"])} for kernel in segment.kernels]
+        return replace(segment, kernels=kernels)
 
     def close(self) -> None:
         """Stop recording."""

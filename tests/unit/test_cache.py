@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runner.timing.cache import HostSweep, NoSweep, ReadSweep, _host_reader, _reader, last_level_cache_bytes, make_sweep
+from runner.timing.host import HostTimer
 from tests.fakes.accelerator import COLD_NS_PER_KB, LAUNCH_NS, NAME, Device, fake_torch
 
 MB = 1 << 20
@@ -87,3 +89,15 @@ def test_the_device_buffer_is_random_is_only_read_and_leaves_torchs_generator_al
     first = float(total)
     assert read() is total
     assert float(total) == first
+
+
+def test_a_timer_too_coarse_to_tell_is_not_asked() -> None:
+    """A pair of events takes in the host: no probe by it can speak for or against the sweep."""
+
+    class Coarse(HostTimer):
+        name = "cuda-events"
+
+        def iterate(self, i: int, prepare: Callable[[], object], run: Callable[[], object]) -> int:
+            raise AssertionError("asked")
+
+    HostSweep(1 << 20).prove(Coarse())

@@ -37,13 +37,13 @@ CASES = """
 
 @pytest.fixture
 def slowed(make_repository: Callable[[str], Repository]) -> Repository:
-    """A library whose second commit does a half more work on the same inputs."""
+    """A library whose second commit does several times the work on the same inputs."""
     made = make_repository("slowed")
     suites = SUITES.replace("rounds: 6, max_rounds: 6", "rounds: 8, max_rounds: 8").replace(
         "cache: warm", "cache: cold"
     )
     made.commit({"mylib.py": LIBRARY.format(factor=4), "cases/lib.py": CASES, "cases/suites.yaml": suites})
-    made.commit({"mylib.py": LIBRARY.format(factor=8)})
+    made.commit({"mylib.py": LIBRARY.format(factor=16)})
     return made
 
 
@@ -70,7 +70,7 @@ def test_slower_case_alone_is_regressed(slowed: Repository) -> None:
 
 
 def test_working_tree_is_the_default_head(slowed: Repository) -> None:
-    slowed.write({"mylib.py": LIBRARY.format(factor=30)})
+    slowed.write({"mylib.py": LIBRARY.format(factor=60)})
     done = slowed.evenbench("compare", "HEAD", "lib/work", "--output", "out.jsonl")
     assert errors(done) == ["error: head: unknown ref or directory: 'lib/work'"] or "unknown ref" in done.stderr
     done = slowed.evenbench("compare", "HEAD", "lib/w*", "--output", "out.jsonl")
@@ -85,7 +85,7 @@ def test_working_tree_is_the_default_head(slowed: Repository) -> None:
 
 def test_directories_without_git(tmp_path: Path, slowed: Repository) -> None:
     outside = Repository(tmp_path / "outside")
-    for side, factor in (("a", 4), ("b", 12)):
+    for side, factor in (("a", 4), ("b", 24)):
         outside.write(
             {
                 f"{side}/mylib.py": LIBRARY.format(factor=factor),

@@ -19,8 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Protocol
 
 from .sides import Side
 from .worker.channel import LINE_MAX, START_DEADLINE_S
@@ -127,14 +126,6 @@ class LocalSession:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_S)
         self._kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start(self) -> None:
         worker = Path(__file__).resolve().parent / "worker" / "__main__.py"

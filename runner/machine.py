@@ -49,8 +49,7 @@ def gpus() -> list[Gpu]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
-    return [Gpu(uuid, name, driver) for uuid, name, driver in rows]
+    return _from_csv(answer.stdout)
 
 
 def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu | None:

@@ -16,7 +16,7 @@ from .attempts import Progress
 from .config import Config, RunSettings, load, parse, resolve
 from .errors import NothingMeasured, UsageError
 from .execute import Outcome, Run, Taken, end_of, execute
-from .launch import LocalLauncher
+from .launch import Launcher, LocalLauncher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
 from .preparation import Crew, Found, discover
@@ -148,7 +148,7 @@ def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config,
         config = _config(request, [checkout])
         _check_directory(request, [checkout])
         side = sides.prepare(checkout, spec, "")
-        with LocalLauncher().open(side, "") as session:
+        with contextlib.closing(LocalLauncher().open(side, "")) as session:
             return config, discover(Crew(side, session, str(side.root / request.cases)))
 
 
@@ -176,7 +176,7 @@ def _measure_sides(
     plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
     preload = planned.config.preload
     run = Run(request.verb, plan, planned.settings, request.patterns, preload, gpu, planned.taken, planned.notes)
-    launcher = LocalLauncher()
+    launcher: Launcher = LocalLauncher()
     with contextlib.ExitStack() as stack:
         shown = stack.enter_context(progress(len(request.specs) * header.rounds))
         setup = planned.config.setup
@@ -187,7 +187,7 @@ def _measure_sides(
         crews = [
             Crew(
                 side,
-                stack.enter_context(launcher.open(side, gpu.uuid if gpu else "")),
+                stack.enter_context(contextlib.closing(launcher.open(side, gpu.uuid if gpu else ""))),
                 _cases_of(request, side, ready),
             )
             for side in ready

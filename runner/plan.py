@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .errors import ConfigError
@@ -79,8 +79,3 @@ def shard_matrix(count: int, seed: int) -> list[dict[str, int]]:
     if not 1 <= count <= SHARDS_MAX:
         raise ConfigError(f"--shards {count}: must be 1 to {SHARDS_MAX}")
     return [{"index": index, "count": count, "seed": seed} for index in range(count)]
-
-
-def launches_needed(sides: Sequence[str], rounds: int) -> int:
-    """Timed launches of a run, for the time that is left."""
-    return len(sides) * rounds

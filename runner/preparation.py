@@ -91,12 +91,24 @@ def discover(crew: Crew) -> Found:
     """
     deadly: list[Broken] = []
     while True:
-        points: dict[str, Point] = {}
-        broken: list[Broken] = []
-        died = ""
-        file = ""
-        job = _job("discover", crew, [each.file for each in deadly])
-        for message in crew.session.launch(job, fork=True, timeout_s=IMPORT_TIMEOUT_S):
+        found, file, died = _discover_once(crew, [each.file for each in deadly])
+        if not died:
+            return Found(found.points, [*found.broken, *deadly])
+        name = f"{file}: " if file else ""
+        deadly.append(
+            Broken(event="broken", file=file, error=f"{name}its import ended the process: {died}", deadly=True)
+        )
+        if not file or len(deadly) > DEADLY_MAX:
+            return Found(found.points, [*found.broken, *deadly])
+
+
+def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[Found, str, str]:
+    """What one process found, the file that it imported last, and how it died; empty where it lived."""
+    points: dict[str, Point] = {}
+    broken: list[Broken] = []
+    file = died = ""
+    for message in crew.session.launch(_job("discover", crew, without), fork=True, timeout_s=IMPORT_TIMEOUT_S):
+        try:
             if message["event"] == "begin":
                 file = str(message.get("case"))[:NAME_MAX]
             elif message["event"] == "point":
@@ -106,16 +118,11 @@ def discover(crew: Crew) -> Found:
                 broken.append(Broken.model_validate(message))
             elif message["event"] == "exit" and message["status"] != "ok":
                 died = str(message["detail"])[:TEXT_KEPT]
-            if len(points) > CASES_MAX:
-                raise UsageError(f"{crew.name} has more than {CASES_MAX} cases", "cut down the parameter grids")
-        if not died:
-            return Found(points, [*broken, *deadly])
-        name = f"{file}: " if file else ""
-        deadly.append(
-            Broken(event="broken", file=file, error=f"{name}its import ended the process: {died}", deadly=True)
-        )
-        if not file or len(deadly) > DEADLY_MAX:
-            return Found(points, [*broken, *deadly])
+        except ValueError:  # what a process of the side sends is foreign
+            broken.append(Broken(event="broken", file=file, error=f"{file}: discovery sent a malformed message"))
+        if len(points) > CASES_MAX:
+            raise UsageError(f"{crew.name} has more than {CASES_MAX} cases", "cut down the parameter grids")
+    return Found(points, broken), file, died
 
 
 def _job(kind: str, crew: Crew, without: Sequence[str]) -> Message:

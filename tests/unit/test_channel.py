@@ -1,0 +1,53 @@
+"""Lines between processes: whole ones come through, endless ones do not fill the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.launch import _Tail
+from runner.worker.channel import LINE_MAX, Channel, LineBuffer
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))), st.data())
+def test_lines_come_through_however_they_were_cut(lines: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(line + b"\n" for line in lines) + b"unfinished"
+    buffer, seen = LineBuffer(), []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        seen += buffer.feed(stream[:size])
+        stream = stream[size:]
+    assert seen == lines
+
+
+def test_an_endless_line_is_dropped_and_told_once() -> None:
+    buffer = LineBuffer()
+    piece = b"x" * (LINE_MAX // 2 + 1)
+    assert buffer.feed(piece) == []
+    assert buffer.feed(piece) == []
+    assert buffer.feed(piece) == []
+    assert buffer.feed(b"\nnext\n") == [None, b"next"]
+    assert buffer.feed(b"y" * (LINE_MAX + 1) + b"\nnext\n") == [None, b"next"]
+
+
+def test_a_channel_writes_one_message_a_line() -> None:
+    read_end, write_end = os.pipe()
+    Channel(write_end).send({"event": "begin", "case": "a\nb"})
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as stream:
+        [line] = stream.read().splitlines()
+    assert json.loads(line) == {"event": "begin", "case": "a\nb"}
+
+
+@given(st.lists(st.binary(min_size=1, max_size=30)), st.integers(1, 40))
+def test_the_tail_is_the_end_of_everything(chunks: list[bytes], limit: int) -> None:
+    tail = _Tail(limit)
+    for chunk in chunks:
+        tail.add(chunk)
+    assert tail.text() == b"".join(chunks)[-limit:].decode("utf-8", "replace")
+    assert sum(map(len, tail._chunks)) < limit + 30
+    tail.clear()
+    assert tail.text() == ""

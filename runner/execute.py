@@ -87,7 +87,7 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress)
     outcome.unmatched = unmatched(found, run.patterns)
     forkable = {crew.name: _warm(crew, found[crew.name], chosen[crew.name], run, writer, progress) for crew in crews}
     cases = _prepared(run, crews, found, chosen, forkable, recorder, progress)
-    table = CaseTable.of(cases, recorder)
+    table = CaseTable.of(cases, recorder, [crew.name for crew in crews])
     outcome.preparation_s = time.monotonic() - began
     if not table.common and not table.extra:
         return outcome
@@ -113,9 +113,9 @@ class CaseTable:
     extra: frozenset[str]
 
     @classmethod
-    def of(cls, events: Sequence[CaseEvent], recorder: Recorder) -> CaseTable:
-        """From the `case` lines; tells the recorder their indices."""
-        by_side: dict[SideName, dict[str, CaseEvent]] = {event.side: {} for event in events}
+    def of(cls, events: Sequence[CaseEvent], recorder: Recorder, sides: Sequence[SideName]) -> CaseTable:
+        """From the `case` lines of all sides; tells the recorder their indices."""
+        by_side: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
         for event in events:
             recorder.indices[event.side, event.id] = event.index
             if event.id and any(one.status == "ok" for one in event.implementations):

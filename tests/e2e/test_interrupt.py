@@ -215,3 +215,16 @@ def test_a_file_without_a_header_cannot_be_resumed_and_says_so(repository: Repos
     done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")
     assert done.returncode == 2
     assert "delete it and begin anew" in errors(done)[0]
+
+
+@pytest.mark.parametrize("after_s", [0.15, 0.3, 0.6, 1.2])
+def test_ctrl_c_at_any_moment_is_one_line(repository: Repository, after_s: float) -> None:
+    with repository.start("compare", "HEAD", "HEAD", "--output", "out.jsonl") as process:
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE_S)
+    if after_s > 0.2:  # before, the interpreter itself may not have come so far
+        assert process.returncode == 130
+        assert "Traceback" not in error
+        assert error.splitlines()[-1] == "interrupted"
+    assert repository.git("worktree", "list").count("\n") == 0

@@ -1,0 +1,21 @@
+"""Start of the command: ``evenbench``, or ``python -m runner``. Catches a Ctrl-C that comes while all else is imported."""
+
+from __future__ import annotations
+
+import sys
+
+from .errors import EXIT_INTERRUPTED
+
+
+def main() -> int:
+    """Entry point of the console script. Returns the exit code."""
+    try:
+        from .cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

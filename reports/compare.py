@@ -100,14 +100,14 @@ def compare(
 def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tuple[str, ...]:
     """Which of the conditions `fail_on` hold: regressed, failed, expectation, artifact, inconclusive. Muted rows never count.
 
-    `failed` covers wrong results and a side that could not be prepared.
+    `failed` covers wrong results, a side that could not be prepared, and a case file of head that cannot be imported.
     """
     if isinstance(outcome, Report):
         met: set[str] = {"failed" if row.status == "wrong" else row.status for row in outcome.rows}
         return tuple(condition for condition in fail_on if condition in met)
     counted = [row for row in outcome.rows if not row.muted]
     met = {"failed" if row.verdict == "wrong" else row.verdict for row in counted}
-    if any(side.error for side in outcome.facts.sides):
+    if any(side.error or (side.broken and side.name == "head") for side in outcome.facts.sides):
         met.add("failed")
     muted_cases = {row.case for row in outcome.rows if row.muted}
     if any(

@@ -147,8 +147,8 @@ def mean(comparison: Comparison) -> str:
 def warnings(comparison: Comparison) -> list[str]:
     """What forbids to trust the table as it stands, then what is to be known of the run. May quote foreign text."""
     found = [
-        f"unreliable: the files of {name} were edited while it was measured, so its rounds are not of one code"
-        for name in comparison.facts.changed
+        f"unreliable: edited while it was measured, so its rounds are not of one code: {text}"
+        for text in comparison.facts.changed
     ]
     if comparison.shuffled is not None and comparison.shuffled.often:
         names = ", ".join(comparison.shuffled.often)

@@ -174,6 +174,7 @@ class SideFacts:
     python: tuple[str, ...]
     torch: tuple[str, ...]
     error: str
+    broken: int
     notes: tuple[str, ...]
 
 
@@ -188,7 +189,7 @@ class Facts:
         rounds: the fewest and the most whole rounds of a judged row; None without one.
         preparation_s, measuring_s: summed over shards; None where no shard came to its end.
         partial: the run did not come to its end, or shards are missing.
-        changed: sides whose files were edited while they were measured.
+        changed: sides whose code was edited while it was measured, and which files; foreign text.
         notes: a sentence each; may quote foreign text.
     """
 
@@ -202,7 +203,7 @@ class Facts:
     preparation_s: float | None
     measuring_s: float | None
     partial: bool
-    changed: tuple[SideName, ...]
+    changed: tuple[str, ...]
     notes: tuple[str, ...]
 
     def side(self, name: SideName) -> SideFacts | None:

@@ -40,7 +40,7 @@ from .plan import SEED_BITS, shard_matrix
 from .preparation import PATTERN_HINT
 from .progress import ConsoleProgress
 from .records import JudgeSettings
-from .requests import fail_on_of, request_of
+from .requests import fail_on_of, refuse_seed, request_of
 from .sides import SideSpec
 
 WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
@@ -186,6 +186,7 @@ def report(asked: argparse.Namespace) -> int:
 
 def plan(asked: argparse.Namespace) -> int:
     """Print the shard matrix."""
+    refuse_seed(asked.seed)
     seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
     print(json.dumps({"include": shard_matrix(asked.shards, seed)}))
     return EXIT_OK

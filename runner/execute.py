@@ -63,7 +63,7 @@ class Outcome:
 
     hopeless: list[str] = field(default_factory=list)  # selected case files that no side can import
     unmatched: list[str] = field(default_factory=list)  # patterns that selected no case
-    changed: list[SideName] = field(default_factory=list)  # sides whose files were edited meanwhile
+    changed: list[str] = field(default_factory=list)  # sides whose code was edited meanwhile, and which files
     measured: int = 0
     rounds: int = 0
     preparation_s: float = 0.0

@@ -22,10 +22,20 @@ from .plan import SEED_BITS, Plan
 from .preparation import Crew, Found, discover
 from .records import Harness, Header, JudgeSettings, MuteRecord, Shard, SideEvent, SideInfo, Writer
 from .resume import cut_to_header, same_gpu, take_up
-from .sides import Checkout, Side, Sides, SideSpec, shared_preload, side_config_text
+from .sides import (
+    Checkout,
+    Side,
+    Sides,
+    SideSpec,
+    code_stamps,
+    edited_since,
+    shared_preload,
+    side_config_text,
+)
 
 SUITES = "suites.yaml"
 RESULTS_FOLDER = ".evenbench"
+EDITS_NAMED = 5  # files in the message about edits; a checkout of another branch edits hundreds
 
 
 @dataclass(frozen=True)
@@ -131,13 +141,20 @@ def _begin(request: Request, header: Header, gpu: Gpu | None, writer: Writer) ->
     return header, taken
 
 
-def _edited(sides: Sides, spec: SideSpec, side: Side) -> bool:
-    """Whether a side that was measured where it lies was edited meanwhile: its rounds are then not of one code."""
-    before = side.checkout
-    if before.kind == "ref" or side.root != before.root:
-        return False
-    now = sides.check_out(spec)
-    return (now.sha, now.dirty, now.tree) != (before.sha, before.dirty, before.tree)
+def _code_in_place(request: Request, side: Side) -> dict[str, Any]:
+    """Stamps of a side's code where it is measured as it lies, so that an edit meanwhile is noticed; else nothing."""
+    if side.checkout.kind == "ref" or side.root != side.checkout.root:
+        return {}
+    return code_stamps(side.root, (request.output,))
+
+
+def _edits(side: Side, before: Mapping[str, Any]) -> list[str]:
+    """What was edited in a side while it was measured: its rounds are then not of one code."""
+    files = edited_since(side.root, before)
+    named = ", ".join(files[:EDITS_NAMED]) + (
+        f" and {len(files) - EDITS_NAMED} more" if len(files) > EDITS_NAMED else ""
+    )
+    return [f"{side.name}: {named}"] if files else []
 
 
 def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Found]:
@@ -192,8 +209,9 @@ def _measure_sides(
             )
             for side in ready
         ]
+        before = [_code_in_place(request, side) for side in ready]
         outcome = execute(run, crews, writer, shown)
-    changed = [side.name for side, spec in zip(ready, request.specs, strict=True) if _edited(sides, spec, side)]
+    changed = [text for side, stamps in zip(ready, before, strict=True) for text in _edits(side, stamps)]
     return replace(outcome, changed=changed)
 
 

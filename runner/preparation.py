@@ -202,6 +202,11 @@ def _nothing_selected(
             f"{wanted}: selects none of the cases of suite {settings.suite!r}, but {outside} outside it",
             "choose another suite with --suite, or give the case the tag of this one",
         )
+    broken = [each.error for side in found.values() for each in side.broken]
+    if broken:
+        return UsageError(
+            f"{wanted}: selects none of the {number} cases", f"{len(broken)} files cannot be imported: {broken[0]}"
+        )
     return UsageError(f"{wanted}: selects none of the {number} cases", PATTERN_HINT)
 
 
@@ -296,7 +301,9 @@ def _with_counts(
         counts = protocol.counts_for_run(cost, warmup_ms, measure_ms, iterations)
     else:
         counts = protocol.counts_for_comparison(cost, warmup_ms, measure_ms, rounds, iterations)
-    batch = max(other.batch for other in same)
+    # One for all implementations and sides, the smallest: a call that needs a reset cannot be batched, and what is
+    # compared must meet the cache alike.
+    batch = min(other.batch for case in cases for other in case.implementations if other.status == "ok")
     return one.model_copy(update={"samples": counts.samples, "warmup": counts.warmup, "batch": batch})
 
 

@@ -27,8 +27,7 @@ def request_of(
     """
     if asked.resume and asked.output is None:
         raise UsageError("--resume needs --output", "name the results file of the interrupted run")
-    if asked.seed is not None and not 0 <= asked.seed < 1 << SEED_BITS:
-        raise UsageError(f"--seed {asked.seed}: must be 0 to {(1 << SEED_BITS) - 1}")
+    refuse_seed(asked.seed)
     shard = getattr(asked, "shard", (0, 1))
     if shard[1] > 1 and asked.seed is None and not asked.resume:
         raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
@@ -60,6 +59,12 @@ def request_of(
 
 def _new_output() -> Path:
     return Path(RESULTS_FOLDER) / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.results.jsonl"
+
+
+def refuse_seed(seed: int | None) -> None:
+    """Raises UsageError for a seed that the results file would not take."""
+    if seed is not None and not 0 <= seed < 1 << SEED_BITS:
+        raise UsageError(f"--seed {seed}: must be 0 to {(1 << SEED_BITS) - 1}")
 
 
 def fail_on_of(text: str | None) -> tuple[str, ...] | None:

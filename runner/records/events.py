@@ -259,8 +259,8 @@ class End(Record):
     event: Literal["end"] = "end"
     at: Name
     rounds: Annotated[int, Field(ge=0, le=ROUNDS_MAX)]
-    changed: Annotated[list[SideName], Field(max_length=3)] = []
-    """Sides whose files were edited while they were measured."""
+    changed: Annotated[list[Text], Field(max_length=3)] = []
+    """Sides whose code was edited while it was measured in place, and which files."""
     preparation_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     measuring_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .checkouts import Checkout, SideSpec, check_out, release, side_config_text
 from .side import Side, Sides, prepare, shared_preload
-from .trees import copy_tree
+from .trees import code_stamps, copy_tree, edited_since
 
 __all__ = [
     "Checkout",
@@ -16,7 +16,9 @@ __all__ = [
     "SideSpec",
     "Sides",
     "check_out",
+    "code_stamps",
     "copy_tree",
+    "edited_since",
     "prepare",
     "release",
     "shared_preload",

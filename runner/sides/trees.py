@@ -7,11 +7,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import UsageError
 from .git import git, has_git
+
+Stamp = tuple[int, int] | None  # size and nanosecond of the last change; None for what is not there
+CODE_SUFFIXES = frozenset({".py", ".pyi", ".so", ".cu", ".cuh", ".c", ".cc", ".cpp", ".h", ".hpp", ".ptx", ".cubin"})
 
 
 def copy_tree(source: Path, destination: Path, *, exclude: Collection[Path] = ()) -> None:
@@ -46,6 +49,31 @@ def counted(root: Path, names: Iterable[str], exclude: Collection[Path] = ()) ->
         if "__pycache__" not in name.split("/")
         and not any(name == folder or name.startswith(f"{folder}/") for folder in below)
     ]
+
+
+def code_stamps(root: Path, exclude: Collection[Path] = ()) -> dict[str, Stamp]:
+    """Size and time of change of the files that a launch may run: what git tracks, and other code; else all files.
+
+    A log that somebody writes into the tree meanwhile is no code.
+    """
+    names = tree_files(root, exclude)
+    if has_git(root):
+        tracked = set(os.fsdecode(git("ls-files", "-z", "--cached", cwd=root).output).split("\0"))
+        names = [name for name in names if name in tracked or Path(name).suffix in CODE_SUFFIXES]
+    return {name: _stamp(root / name) for name in names}
+
+
+def edited_since(root: Path, before: Mapping[str, Stamp]) -> list[str]:
+    """The files of `code_stamps` that are not what they were, or gone."""
+    return [name for name, stamp in before.items() if _stamp(root / name) != stamp]
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def remove_tree(path: Path) -> None:

@@ -139,6 +139,7 @@ def test_import_error_on_one_side_costs_its_rows(repository: Repository) -> None
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     assert rows["extra/sum"]["verdict"] == "failed"
     assert "no_such_module" in rows["extra/sum"]["reason"]
+    assert repository.evenbench("report", *_results(repository), "--fail-on", "failed").returncode == 1
 
 
 def test_import_error_on_both_sides(repository: Repository) -> None:
@@ -318,8 +319,10 @@ def test_an_edit_during_the_run_makes_it_unreliable(repository: Repository) -> N
     """
     repository.commit({"mylib.py": "VALUE = 1\n", "cases/edits.py": edits})
     done = repository.evenbench("compare", "HEAD", "--output", "out.jsonl")
-    assert "unreliable: the files of head were edited while it was measured" in done.stdout
-    clean = repository.evenbench("compare", "HEAD", "HEAD", "quick/*")
+    assert "unreliable: edited while it was measured" in done.stdout
+    assert "head: mylib.py" in done.stdout
+    (repository.path / "log.txt").write_text("a log that is no code\n")
+    clean = repository.evenbench("compare", "HEAD", "quick/*", "--output", "other.jsonl")
     assert "unreliable" not in clean.stdout
 
 
@@ -330,3 +333,27 @@ def test_a_bug_of_ours_is_told_apart_from_a_regression(repository: Repository) -
     done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl/under-a-file")
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_reset_on_one_side_unbatches_both(repository: Repository) -> None:
+    """In place and short: 19 calls after one reset would sort what is sorted already."""
+    pure = """
+        import numpy as np
+        from evenbench import Bench, case
+
+        @case("in/place", device="cpu")
+        def place(p, device):
+            x = np.random.standard_normal(256)
+            return Bench(run=lambda: np.sort(x), inputs={"x": x}, reference=lambda: np.sort(x))
+    """
+    in_place = pure.replace(
+        "return Bench(run=lambda: np.sort(x),",
+        "y = x.copy()\n            return Bench(run=lambda: y.sort() or y, reset=lambda: np.copyto(y, x),",
+    )
+    repository.commit({"cases/place.py": pure})
+    repository.commit({"cases/place.py": in_place})
+    done = repository.evenbench("compare", "HEAD~1", "HEAD", "in/*", "--output", "out.jsonl")
+    assert done.returncode in (0, 1), done.stderr
+    events = [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
+    assert {event["batch"] for event in events if event["event"] == "measurement"} == {1}
+    assert "wrong" not in done.stdout.splitlines()[0]

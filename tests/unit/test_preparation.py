@@ -14,8 +14,19 @@ from runner.config import Config, RunSettings, resolve
 from runner.errors import CaseError, NothingMeasured, UsageError
 from runner.launch import Message
 from runner.plan import Plan
-from runner.preparation import Broken, Crew, Found, Point, choose, discover, may_hold, refuse_broken, unmatched
-from runner.records import SideName
+from runner.preparation import (
+    Broken,
+    Crew,
+    Found,
+    Point,
+    choose,
+    discover,
+    fix_counts,
+    may_hold,
+    refuse_broken,
+    unmatched,
+)
+from runner.records import CaseEvent, ImplementationRecord, SideName
 from runner.sides import Checkout, Side
 
 PLAN = Plan(("base", "head"), seed=1, rounds=6)
@@ -165,3 +176,32 @@ def test_a_broken_file_counts_where_its_folder_may_hold_what_is_wanted(
     file: str, patterns: list[str], held: bool
 ) -> None:
     assert may_hold(file, patterns) is held
+
+
+def prepared(side: SideName, **batches: int) -> dict[str, CaseEvent]:
+    made = [
+        ImplementationRecord(name=name, status="ok", batch=batch, cost_ns=10_000_000) for name, batch in batches.items()
+    ]
+    return {"a/b": CaseEvent(index=0, side=side, id="a/b", file="a.py", implementations=made)}
+
+
+def test_no_side_is_batched_where_one_needs_a_reset() -> None:
+    sides: dict[SideName, Found] = {"base": found("a/b"), "head": found("a/b")}
+    events = fix_counts(
+        {"base": prepared("base", main=19), "head": prepared("head", main=1)}, sides, settings(), verb="compare"
+    )
+    assert [event.implementations[0].batch for event in events] == [1, 1]
+    assert [event.index for event in events] == [0, 1]
+
+
+def test_implementations_of_a_case_are_batched_alike() -> None:
+    sides: dict[SideName, Found] = {"head": found("a/b")}
+    [event] = fix_counts({"head": prepared("head", pure=30, in_place=1)}, sides, settings(), verb="run")
+    assert [one.batch for one in event.implementations] == [1, 1]
+
+
+def test_both_sides_draw_by_the_larger_cost() -> None:
+    sides: dict[SideName, Found] = {"base": found("a/b"), "head": found("a/b")}
+    slow = {"a/b": prepared("head", main=1)["a/b"].model_copy(deep=True)}
+    events = fix_counts({"base": prepared("base", main=1), "head": slow}, sides, settings(), verb="compare")
+    assert len({event.implementations[0].samples for event in events}) == 1

@@ -10,7 +10,7 @@ from .errors import EXIT_INTERRUPTED
 def main() -> int:
     """Entry point of the console script. Returns the exit code."""
     try:
-        from .cli import main as run
+        from .cli.main import main as run
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return EXIT_INTERRUPTED

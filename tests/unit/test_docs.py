@@ -20,7 +20,7 @@ from reports.load import load_file
 from reports.measured import measured
 from runner import errors
 from runner.case import Bench, Implementation, Work, case
-from runner.cli import VERBS
+from runner.cli.main import VERBS
 from runner.config import parse, resolve
 from runner.config.keys import CompareKeys, DefaultsKeys, Keys, OverrideKeys, SuiteKeys, checked
 from runner.config.suites import _File, _MuteKeys

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from . import __version__
-from .case import CACHES, TIMERS
-from .errors import UsageError
+from .. import __version__
+from ..case import CACHES, TIMERS
+from ..errors import UsageError
 
 VERBOSE_HELP = "a traceback with every error"
 EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can

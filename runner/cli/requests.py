@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .config import FAIL_ON
-from .errors import UsageError
-from .measuring import RESULTS_FOLDER, Request
-from .plan import SEED_BITS
-from .sides import SideSpec
+from ..config import FAIL_ON
+from ..errors import UsageError
+from ..measuring import RESULTS_FOLDER, Request
+from ..plan import SEED_BITS
+from ..sides import SideSpec
 
 
 def request_of(

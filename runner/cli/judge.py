@@ -1,0 +1,85 @@
+"""The verbs that judge what was measured: report, and the table that compare ends with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .. import measuring
+from ..config import resolve
+from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured
+from ..records import JudgeSettings
+from .console import colour, say, width, write
+from .requests import fail_on_of
+
+
+def report(asked: argparse.Namespace) -> int:
+    """Results files as a table, an explanation, a comment or JSON."""
+    from reports.explain import explain
+    from reports.load import load_files
+    from reports.measured import measured
+    from reports.render import run_comment
+    from reports.render_json import as_json
+    from reports.render_terminal import run_table
+
+    results = load_files(asked.results)
+    if asked.format == "explain":
+        print(explain(results, width(), colour=colour()), end="")
+        return EXIT_OK
+    if results.header.verb == "run":
+        table = measured(results)
+        text = json.dumps(as_json(table), indent=1) + "\n"
+        texts = {"json": lambda: text, "comment": lambda: run_comment(table)}
+        print(texts[asked.format]() if asked.format in texts else run_table(table, width(), colour=colour()), end="")
+        return EXIT_OK
+    judge_by = None
+    if asked.config:
+        config = measuring.load_given(asked.config)
+        judge_by = measuring.judge_settings(config, resolve(config, results.header.suite))
+    fail_on = fail_on_of(asked.fail_on)
+    if fail_on is not None:
+        judge_by = (judge_by or results.header.judge).model_copy(update={"fail_on": list(fail_on)})
+    return show_comparison(asked.results, judge_by, [], asked)
+
+
+def show_comparison(
+    files: Sequence[Path], judge_by: JudgeSettings | None, hopeless: Sequence[str], asked: argparse.Namespace
+) -> int:
+    """Judge, print, write what was asked for. Returns the exit code. Raises NothingMeasured."""
+    from reports.compare import compare as judge
+    from reports.compare import conditions_met
+    from reports.load import load_files
+    from reports.render import comment
+    from reports.render_json import as_json
+    from reports.render_terminal import terminal
+
+    results = load_files(files)
+    comparison = judge(results, datetime.now(UTC).date(), judge_by=judge_by)
+    shown = getattr(asked, "format", "term")
+    texts = {"json": lambda: json.dumps(as_json(comparison), indent=1) + "\n", "comment": lambda: comment(comparison)}
+    print(texts[shown]() if shown in texts else terminal(comparison, width(), colour=colour()), end="")
+    if asked.verb == "compare":
+        say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
+        write(asked.comment, texts["comment"])
+        write(asked.json, texts["json"])
+    code = hopeless_files(hopeless)
+    if not comparison.rows and results.header.shard.count > 1:
+        say("this shard has no case to measure")
+        return code
+    if not any(row.change is not None for row in comparison.rows):
+        raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
+    met = conditions_met(comparison, comparison.judged_by.fail_on)
+    if met and code == EXIT_OK:
+        say(f"fail_on: {', '.join(met)}")
+        return EXIT_FAIL_ON
+    return code
+
+
+def hopeless_files(errors: Sequence[str]) -> int:
+    """Name the case files that no side can import; the exit code that they mean."""
+    for error in errors:
+        say(f"error: a case file that no side can import: {error}")
+    return CaseError.exit_code if errors else EXIT_OK

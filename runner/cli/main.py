@@ -1,0 +1,71 @@
+"""`main`: from the command line to a verb and its exit code; whatever ends a command is one line."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+
+from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
+from . import arguments, judge, measure
+from .console import say
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a table has signs that an ASCII terminal lacks
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a workflow's cancel or a closed terminal ends a run as Ctrl-C does
+        signal.signal(number, _interrupt)
+    verbose = False
+    try:
+        asked = arguments.parse(argv)
+        verbose = asked.verbose
+        code = VERBS[asked.verb](asked)
+        sys.stdout.flush()  # a full disk behind it is noticed here
+        return code
+    except BaseException as error:  # noqa: BLE001 - whatever it is, people get one line and an exit code
+        if verbose and not isinstance(error, KeyboardInterrupt | SystemExit | BrokenPipeError):
+            traceback.print_exc()
+        return _ended_by(error)
+
+
+def _ended_by(error: BaseException) -> int:
+    """Say what ended the command, in one line; its exit code."""
+    match error:
+        case SystemExit():
+            raise error
+        case KeyboardInterrupt():
+            say("interrupted")
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():  # the reader of our stdout has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
+            return EXIT_OK
+        case EvenbenchError():
+            say(f"error: {error}")
+            return error.exit_code
+        case OSError():
+            say(f"error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+            return UsageError.exit_code
+    say(f"error: a bug in evenbench: {type(error).__name__}: {error} (hint: -v shows where; please report it)")
+    return EXIT_BUG
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "compare": measure.compare,
+    "run": measure.run,
+    "list": measure.list_cases,
+    "report": judge.report,
+    "plan": measure.plan,
+    "doctor": measure.examine,
+}

@@ -1,0 +1,139 @@
+"""The verbs that measure, or look at what could be measured: compare, run, list, plan, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from .. import doctor, measuring
+from ..config import resolve, select
+from ..errors import EXIT_OK, CaseError, NothingMeasured, UnfitMachine, UsageError
+from ..plan import SEED_BITS, shard_matrix
+from ..preparation import PATTERN_HINT
+from ..sides import SideSpec
+from . import arguments
+from .console import colour, say, width, write
+from .judge import hopeless_files, show_comparison
+from .progress import ConsoleProgress
+from .requests import fail_on_of, refuse_seed, request_of
+
+
+def compare(asked: argparse.Namespace) -> int:
+    """Measure two sides, print the table."""
+    head, patterns = arguments.split_sides(asked.rest)
+    specs = [
+        SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
+        SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
+    ]
+    done = measure(request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)}))
+    return show_comparison([done.output], None, done.outcome.hopeless, asked)
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Measure one checkout, print its times, and on demand what lies behind them."""
+    from reports.explain import explain
+    from reports.load import load_files
+    from reports.measured import measured
+    from reports.render_json import as_json
+    from reports.render_terminal import run_table
+
+    spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
+    done = measure(request_of("run", asked, [spec], asked.patterns, {}))
+    results = load_files([done.output])
+    report = measured(results)
+    print(run_table(report, width(), colour=colour()), end="")
+    if asked.explain:
+        print(f"\n{explain(results, width(), colour=colour())}", end="")
+    say(f"results: {done.output}")
+    write(asked.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
+    if not done.outcome.measured:
+        raise NothingMeasured("no case gave a number")
+    return hopeless_files(done.outcome.hopeless)
+
+
+def list_cases(asked: argparse.Namespace) -> int:
+    """Print the ids."""
+    request = measuring.Request(
+        verb="run", repo=Path.cwd(), specs=[SideSpec("head", asked.target)], output=Path(os.devnull), cases=asked.cases,
+        config=asked.config,
+    )  # fmt: skip
+    config, found = measuring.discover_only(request, say)
+    patterns = list(asked.patterns)
+    include = resolve(config, asked.suite).include if asked.suite else ("**",)
+    points = [
+        point
+        for point in found.points.values()
+        if select(include, point.id, point.tags) and (not patterns or select(patterns, point.id, point.tags))
+    ]
+    if asked.json:
+        rows = [{"id": p.id, "file": p.file, "line": p.line, "title": p.title, "tags": p.tags} for p in points]
+        unusable = [{"file": b.file, "error": b.error} for b in found.broken]
+        print(json.dumps({"cases": rows, "broken": unusable}, indent=1))
+    else:
+        for point in points:
+            print(point.id)
+    for broken in found.broken:
+        say(f"cannot be imported here: {broken.error}")
+    if not found.points and found.broken:
+        hint = "list runs no set-up: install the library here, or try evenbench run"
+        raise CaseError(f"no case file can be imported: {found.broken[0].error}", hint)
+    if not found.points:
+        raise UsageError("no cases were found", f"put case files into {asked.cases}/, or name it with --cases")
+    if not points:
+        raise UsageError(
+            f"{' '.join(patterns) or asked.suite}: selects none of the {len(found.points)} cases", PATTERN_HINT
+        )
+    return EXIT_OK
+
+
+def plan(asked: argparse.Namespace) -> int:
+    """Print the shard matrix."""
+    refuse_seed(asked.seed)
+    seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
+    print(json.dumps({"include": shard_matrix(asked.shards, seed)}))
+    return EXIT_OK
+
+
+def examine(asked: argparse.Namespace) -> int:
+    """Print what the doctor found."""
+    checks = doctor.examine(asked.gpu, asked.python)
+    if asked.json:
+        print(json.dumps([check.as_dict() for check in checks], indent=1))
+    else:
+        for check in checks:
+            print(check.line())
+    unfit = [check for check in checks if check.state == "unfit"]
+    if unfit:
+        raise UnfitMachine(
+            f"{len(unfit)} of {len(checks)} checks say unfit: {', '.join(check.name for check in unfit)}"
+        )
+    return EXIT_OK
+
+
+def measure(request: measuring.Request) -> measuring.Done:
+    """Measure, with progress on stderr; says how an interrupted run can be taken up."""
+    console = Console(stderr=True)
+
+    @contextlib.contextmanager
+    def progress(launches: int) -> Any:
+        with ConsoleProgress(console, launches) as shown:
+            yield shown
+
+    try:
+        done = measuring.measure(request, progress, say)
+    except KeyboardInterrupt:
+        if request.output.exists():
+            say(
+                f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}"
+            )
+        raise
+    for pattern in done.outcome.unmatched:
+        say(f"note: the pattern {pattern!r} selects no case")
+    return done

@@ -5,18 +5,18 @@ Loaded when first used: `from evenbench import backward_of, bench_kernel`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import UsageError
 from .timing import choose_timer, host, make_sweep, make_timer, protocol
+from .timing.quiet import no_collection
 from .worker import jobs
 
 LEAF = "AccumulateGrad"  # adds a gradient to that of a leaf tensor; where a backward pass ends
@@ -108,7 +108,8 @@ def bench_kernel(  # noqa: PLR0913 (all but what is timed has a default)
         sweep()
 
     name, _ = choose_timer(timer, device, allow_fallback=False)
-    with _no_collection():
+    gc.collect()
+    with no_collection():
         batch = 1
         if name == "host" and reset is None:
             call()  # decides nothing: it may compile
@@ -188,19 +189,6 @@ def _refuse_other_device(device: str) -> None:
     index = device.partition(":")[2]
     if index and device.startswith("cuda") and int(index) != sys.modules["torch"].cuda.current_device():
         raise UsageError(f"{device} is not the current device", f"call inside `with torch.cuda.device({index}):`")
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection inside a sample, as in a launch."""
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _timing(segment: protocol.Segment, timer: str, cache: str) -> Timing:

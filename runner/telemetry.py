@@ -97,12 +97,15 @@ class Telemetry:
         self._unopened = False
         self._thread = threading.Thread(target=self._watch, name="evenbench-telemetry", daemon=True)
 
-    def start(self, wait_s: float = FIRST_WAIT_S) -> None:
-        """Begin to watch. Call it before this process opens the device: what is in use by then is others'."""
-        if self._nvml is None:
-            return
-        self._thread.start()
-        self._unopened = self._first.wait(wait_s)
+    def start(self) -> None:
+        """Begin to watch; returns at once."""
+        if self._nvml is not None:
+            self._thread.start()
+
+    def await_first(self, wait_s: float = FIRST_WAIT_S) -> None:
+        """Wait for the first reading. Call it before this process opens the device: what is in use by then is others'."""
+        if self._nvml is not None:
+            self._unopened = self._first.wait(wait_s)
 
     def mark(self) -> None:
         """A case is done: look once more, and at other users too. Returns at once."""

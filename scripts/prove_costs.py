@@ -114,20 +114,26 @@ def part_decode() -> Found:
 
 
 def watch_take(timer: CuptiTimer) -> list[dict[str, float]]:
-    """Seconds and records of every `take` of a timer from now on."""
+    """Records of every `take` of a timer from now on; seconds of all of it, and of our callback inside it."""
     taken: list[dict[str, float]] = []
-    recorder: Any = timer._recorder  # noqa: SLF001 - how long this part of it takes is what is looked for
-    take = recorder.take
+    recorder: Any = timer._recorder  # noqa: SLF001 - how long these parts of it take is what is looked for
+    take, copy = recorder.take, recorder._copy  # noqa: SLF001
+    spent = [0.0]
+
+    def copied(activities: list[Any]) -> None:
+        began = time.perf_counter()
+        copy(activities)
+        spent[0] += time.perf_counter() - began
 
     def watched() -> Any:
-        began = time.perf_counter()
+        began, spent[0] = time.perf_counter(), 0.0
         records = take()
         seconds = time.perf_counter() - began
         lists = (records.kernels, records.copies, records.external, records.launches)
-        taken.append({"take_s": seconds, "records": sum(len(kind) for kind in lists)})
+        taken.append({"take_s": seconds, "read_s": spent[0], "records": sum(len(kind) for kind in lists)})
         return records
 
-    recorder.take = watched
+    recorder.take, recorder._copy = watched, copied  # noqa: SLF001
     return taken
 
 

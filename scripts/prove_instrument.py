@@ -111,8 +111,9 @@ def cost_lines(decode: Part, span: Part) -> tuple[list[Row], bool]:
         rows.append((f"`collect` of {kernels:,} kernels", f"{found['collect_s']:.3f} s"))
         rate = kernels / found["collect_s"]
         if "take_s" in found:
-            rate = found["records"] / found["take_s"]
-            rows.append((f"of it reading {found['records']:,} records", f"{found['take_s']:.3f} s"))
+            rate = found["records"] / found["read_s"]
+            rows.append((f"of it CUPTI's flush, with {found['records']:,} records", f"{found['take_s']:.3f} s"))
+            rows.append(("of that reading them, in our callback", f"{found['read_s']:.3f} s"))
         rows.append(("records read a second", f"{rate / 1e6:.2f} M"))
     if span.found:
         plain, traced = span.found["untraced"], span.found["traced"]

@@ -13,6 +13,7 @@ from ..errors import TimerUnavailable
 from .attribution import Records
 from .driver import DRIVER_MEND, profiler_here, torch_profiler_records
 from .protocol import BUFFER_BYTES
+from .quiet import no_collection
 
 ANY_NUMBER_OF_RECORDS = 0  # most records a buffer may hold; a small number swaps buffers inside the timed call
 FORCED = 1  # flush buffers that are not full as well
@@ -86,7 +87,8 @@ class Recorder:
 
     def take(self) -> Records:
         """Everything recorded since the last call, and how many records were dropped meanwhile. Drain first."""
-        self._api.activity_flush_all(FORCED)
+        with no_collection():
+            self._api.activity_flush_all(FORCED)
         records, self._records = self._records, Records()
         failure, self._failure = self._failure, None
         if failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -21,6 +22,7 @@ from .instruments import Instruments
 __all__ = ["enter_root", "one_line", "run"]
 
 HOST = "cpu"
+CUDA_TIMERS = ("cupti", "cuda-events")
 IMPORT_TIMEOUT_S = 120.0  # one case file with its libraries, from a cold disk
 PYCACHE_VARIABLE = "EVENBENCH_PYCACHE"
 
@@ -34,6 +36,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     """
     began = time.perf_counter_ns()
     enter_root(job["root"])
+    seen = telemetry.start("cuda") if _on_cuda(job) else None  # opens NVML while the cases load
     try:
         found = _load(job, channel)
     except CaseError as error:
@@ -50,9 +53,11 @@ def run(job: dict[str, Any], channel: Channel) -> None:
             if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
             else HOST
         )
-        seen = telemetry.start(device)  # before `identity` opens the device: what is in use by then is others'
+        seen = seen or telemetry.start(device)
+        seen.await_first()  # before `identity` opens the device: what is in use by then is others'
         instruments = Instruments()
         proof = instruments.prove_cupti(thorough=job["kind"] == "prepare") if _times_by_cupti(job, device) else {}
+        gc.freeze()  # what stands by now stays: a collection before each case looks at what cases left, and is quick
         channel.send({"event": "machine", **identity(device), "instrument": proof})
         work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
         for target in job["targets"]:
@@ -63,6 +68,11 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         if values := seen.stop():
             channel.send({"event": "telemetry", "values": values})
     channel.send({"event": "done"})
+
+
+def _on_cuda(job: dict[str, Any]) -> bool:
+    """Whether it is settled, without importing torch, that a case of this launch runs on a CUDA device."""
+    return any(target.get("timing") in CUDA_TIMERS for target in job.get("targets", ()))
 
 
 def _times_by_cupti(job: dict[str, Any], device: str) -> bool:

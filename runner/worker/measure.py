@@ -11,7 +11,9 @@ from .. import check
 from ..case import Point
 from ..errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
 from ..timing import protocol
-from .bench import Opened, Runnable, Skipped, classified, one_line, open_case
+from ..timing.quiet import no_collection
+from . import plant
+from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
 from .channel import Channel
 from .instruments import Instruments
 
@@ -36,11 +38,8 @@ def measure_case(point: Point, target: dict[str, Any], device: str, instruments:
         except (Skipped, MeasurementError) as error:
             channel.send(_failure(point.id, name, error))
     gc.collect()
-    gc.disable()  # a collection inside a sample would be measured
-    try:
+    with no_collection():
         _measure_all(opened, made, target, deadline, inputs, instruments, channel)
-    finally:
-        gc.enable()
 
 
 def _measure_all(
@@ -114,19 +113,29 @@ def _segment(
         sweep()
 
     timer = instruments.timer(target["timing"], target["implementations"][runnable.name]["batch"])
-    try:
-        check.poison(opened.bench.outputs)  # else what another implementation wrote could pass for this one's
-        sweep.settle()
+
+    def timed(call: Call, counts: protocol.Counts) -> protocol.Measured:
         return protocol.measure(
             timer,
             before,
-            runnable.call,
+            call,
             counts,
             deadline_ns=deadline,
             clock=time.perf_counter_ns,
             count_copies=opened.bench.count_copies,
             precision=target["precision"],
         )
+
+    def trial(call: Call) -> protocol.Segment:
+        return timed(call, protocol.Counts(counts.warmup, plant.TRIAL_SAMPLES)).segment
+
+    call, planted = runnable.call, target.get("plant")
+    try:
+        sweep.settle()
+        if planted:
+            call = plant.slowed(call, planted, opened.device, trial)
+        check.poison(opened.bench.outputs)  # else what another implementation wrote could pass for this one's
+        return timed(call, counts)
     except Exception as error:
         raise classified(error, RuntimeFailure) from error
 

@@ -167,6 +167,8 @@ def warm_up(root: str, preload: list[str]) -> dict[str, Any]:
     if importlib.util.find_spec("torch") is not None:
         torch = importlib.import_module("torch")
         message["torch"] = str(torch.__version__)
+        with contextlib.suppress(Exception):  # absent or broken: the launch that needs it says so
+            importlib.import_module("cupti.cupti")  # loads its modules, and no driver
     jobs.enter_root(root)
     try:
         for name in preload:

@@ -252,12 +252,12 @@ def test_the_name_of_ours_is_what_the_part_writes() -> None:
 
 
 def test_decoding_counts_all_records_over_the_time_of_reading() -> None:
-    decode = Part({"kernels": 100_000, "collect_s": 0.5, "take_s": 0.2, "records": 300_000})
+    decode = Part({"kernels": 100_000, "collect_s": 0.5, "take_s": 0.4, "read_s": 0.2, "records": 300_000})
     span = Part({name: {"host_us": us, "device_us": us + 20} for name, us in (("untraced", 10.0), ("traced", 14.5))})
     lines, quick = prove_instrument.cost_lines(decode, span)
     assert quick
-    assert lines[2] == ("records read a second", "1.50 M")
-    assert lines[3] == ("a three-kernel call on the host", "10.0 µs, traced +4.5 µs")
+    assert lines[3] == ("records read a second", "1.50 M")
+    assert lines[4] == ("a three-kernel call on the host", "10.0 µs, traced +4.5 µs")
     assert prove_instrument.cost_lines(Part(missing="x"), Part(missing="x")) == ([], False)
 
 

@@ -118,7 +118,8 @@ class Nvml:
 def watched(nvml: Nvml, marks: int = 0, *, uuid: str = UUID) -> telemetry.Values:
     """One reading at the start, one for each mark, one at the end; none by the clock."""
     seen = Telemetry(nvml, uuid, period_s=60)
-    seen.start(wait_s=10)
+    seen.start()
+    seen.await_first(10)
     for _ in range(marks):
         before = nvml.asked.count("ecc")
         seen.mark()
@@ -200,7 +201,8 @@ def test_a_module_without_a_function_is_like_a_device_without_it(monkeypatch: py
     monkeypatch.delattr(Nvml, "nvmlDeviceGetCurrentClocksEventReasons")
     nvml = Nvml()
     seen = Telemetry(nvml, UUID, period_s=60)
-    seen.start(wait_s=10)
+    seen.start()
+    seen.await_first(10)
     values = seen.stop()
     assert "throttle_reasons" not in values
     assert values["sm_clock_mhz"] == 1980
@@ -235,7 +237,8 @@ def test_new_memory_errors_and_other_facts() -> None:
 def test_readings_come_by_the_clock_and_usage_only_when_asked() -> None:
     nvml = Nvml()
     seen = Telemetry(nvml, UUID, period_s=0.001)
-    seen.start(wait_s=10)
+    seen.start()
+    seen.await_first(10)
     wait_for(lambda: nvml.asked.count("reasons") >= 10)
     assert nvml.asked.count("processes") == 1
     assert int(seen.stop()["samples"]) >= 10
@@ -258,7 +261,8 @@ def test_a_driver_that_hangs_costs_a_launch_a_bounded_wait(monkeypatch: pytest.M
     monkeypatch.setattr(telemetry, "STOP_WAIT_S", 0.01)
     monkeypatch.setattr(Nvml, "nvmlDeviceGetUUID", lambda self, handle: let_go.wait(10))
     seen = Telemetry(Nvml(), UUID)
-    seen.start(wait_s=0.01)
+    seen.start()
+    seen.await_first(0.01)
     assert seen.stop() == {"samples": 0}
     let_go.set()
     seen._thread.join(10)
@@ -324,6 +328,9 @@ class Watch:
     def __init__(self, sent: list[dict[str, Any]]) -> None:
         self.sent = sent
 
+    def await_first(self) -> None:
+        self.sent.append({"event": "first"})
+
     def mark(self) -> None:
         self.sent.append({"event": "mark"})
 
@@ -359,9 +366,11 @@ def test_a_launch_looks_after_each_case_and_sends_what_it_saw_before_it_ends(
     }
     jobs.run(job, cast("Channel", SimpleNamespace(send=sent.append)))
     order = [
-        message["event"] for message in sent if message["event"] in ("machine", "finish", "mark", "telemetry", "done")
+        message["event"]
+        for message in sent
+        if message["event"] in ("first", "machine", "finish", "mark", "telemetry", "done")
     ]
-    assert order == ["machine", "finish", "mark", "finish", "mark", "telemetry", "done"]
+    assert order == ["first", "machine", "finish", "mark", "finish", "mark", "telemetry", "done"]
     assert [message["values"] for message in sent if message["event"] == "telemetry"] == [{"samples": 2}]
     assert devices == ["cpu"]
 

@@ -11,7 +11,9 @@ from runner.records import SideName
 
 from . import units
 from .compare import headline
+from .kinds import changed, judged, kind_of, planted_change
 from .measured import headline as report_headline
+from .second import SecondRun
 from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts, Times, Verdict
 
 TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a developer wants to see again
@@ -41,10 +43,17 @@ class Cells:
     change: str
     verdict: Verdict
     muted: bool
+    planted: bool
     share: str
     rate: str
     rounds: str
     notes: tuple[str, ...]
+
+    @property
+    def called(self) -> str:
+        """The verdict, and what makes it count otherwise."""
+        marks = (" (muted)" if self.muted else "", " (planted)" if self.planted else "")
+        return f"{self.verdict}{''.join(marks)}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,8 @@ def title(outcome: Comparison | Report) -> str:
 def cells(row: ComparedRow) -> Cells:
     """A comparison's row."""
     base, head = units.times((row.base_ns, row.head_ns))
-    said = (row.reason, *row.notes, row.muted, *row.warnings)
+    slowed = f"slowed on purpose by {units.setting(row.planted)}" if row.planted else ""
+    said = (slowed, row.reason, _second(row.second), *row.notes, row.muted, *row.warnings)
     return Cells(
         name=row.name,
         base=base,
@@ -79,6 +89,7 @@ def cells(row: ComparedRow) -> Cells:
         change=units.change(row.change, row.interval),
         verdict=row.verdict,
         muted=bool(row.muted),
+        planted=bool(row.planted),
         share=_shares(row.base, row.head),
         rate=units.rate(row.head.tflops, row.head.bandwidth_tbs) if row.head else "",
         rounds=str(row.rounds) if row.rounds else units.NOTHING,
@@ -114,7 +125,7 @@ def facts(about: Facts) -> list[str]:
         f"torch {' and '.join(torch)}" if torch else "",
         ", ".join(TIMERS.get(timer, timer) for timer in about.timers),
         f"{' and '.join(about.caches)} cache" if about.caches else "",
-        _rounds(about.rounds),
+        _rounds(about),
     ]
     return [part for part in parts if part]
 
@@ -134,6 +145,37 @@ def shuffled(comparison: Comparison) -> str:
     if found is None:
         return ""
     return f"{found.draws} × {units.count(found.rows, 'row')} with shuffled labels: {found.flagged:,} flagged"
+
+
+def proved(comparison: Comparison) -> list[str]:
+    """What a run whose truth is known came to; nothing of an ordinary one. May quote foreign text."""
+    if (planted := planted_change(comparison)) is not None:
+        change = f" ({units.change(row.change, row.interval)})" if (row := planted.row) is not None else ""
+        where = ", ".join(planted.cases) or planted.asked
+        outcome = planted.outcome.replace("not", "NOT")
+        return [f"planted {units.setting(planted.fraction)} in {where}: {outcome}{change}"]
+    if kind_of(comparison) == "aa":
+        rows = units.count(len(judged(comparison.rows)), "row")
+        alarms = f"{len(changed(comparison.rows)):,} of {rows}"
+        return [f"A/A: both sides are the same commit; what is called changed here is a false alarm: {alarms}"]
+    return []
+
+
+def nightly(comparison: Comparison) -> list[str]:
+    """What earlier runs proved about this machine; nothing where none is known."""
+    found = comparison.history
+    if found is None:
+        return []
+    said = []
+    for name, days, (rows, flagged) in (
+        ("nightly A/A", units.count(found.nights, "night"), found.aa),
+        ("control sides", "30 days", found.control),
+    ):
+        if rows:
+            said.append(f"this machine's {name}, last {days}: {flagged:,} of {units.count(rows, 'row')}")
+    for fraction, (hits, runs) in found.planted.items():
+        said.append(f"planted {units.setting(fraction)}: found {hits:,} of {runs:,}")
+    return said
 
 
 def mean(comparison: Comparison) -> str:
@@ -164,8 +206,16 @@ def reading(comparison: Comparison) -> list[str]:
     if any(row.base or row.head for row in comparison.rows):
         said.append("base, head: the median over launches of each launch's (grouped) median time")
     if any(row.change is not None for row in comparison.rows):
+        estimate = (
+            "the paired estimate over whole rounds"
+            if comparison.facts.paired
+            else "from the means of the sides' launches, which were not paired (Welch's t on log times)"
+        )
+        said.append(f"change: {estimate}, above 0 where head is slower, with its 95 % interval")
+    if any(row.second is not None for row in comparison.rows):
         said.append(
-            "change: the paired estimate over whole rounds, above 0 where head is slower, with its 95 % interval"
+            "confirmed: a second, independent run of the regressed rows alone calls the row regressed too; "
+            "not confirmed: it judged the row and does not, so the row does not count for fail_on"
         )
     judged = [row for row in comparison.rows if row.interval is not None]
     if not judged:
@@ -217,14 +267,32 @@ def command(comparison: Comparison) -> str:
     families = list(dict.fromkeys(row.case.partition("[")[0].partition("/") for row in telling))
     patterns = list(dict.fromkeys(f"'{first}/**'" if slash else f"'{first}{end}'" for first, slash, _ in families))
     suite = f"--suite {comparison.facts.header.suite}"
-    return " ".join(["evenbench compare", *words, *(patterns if 0 < len(patterns) <= COMMAND_PATTERNS else [suite])])
+    planted = planted_change(comparison)
+    plant = [f"--plant '{case}={planted.fraction:g}'" for case in planted.cases[:1]] if planted else []
+    narrowed = patterns if 0 < len(patterns) <= COMMAND_PATTERNS else [suite]
+    return " ".join(["evenbench compare", *words, *narrowed, *plant])
 
 
-def _rounds(rounds: tuple[int, int] | None) -> str:
-    if rounds is None:
+def _rounds(about: Facts) -> str:
+    if about.rounds is None:
         return ""
-    low, high = rounds
+    low, high = about.rounds
+    if not about.paired:
+        return f"{low if low == high else f'{low} to {high}'} {'launch' if high == 1 else 'launches'} a side or more"
     return units.count(high, "round") if low == high else f"{low} to {high} rounds"
+
+
+def _second(found: SecondRun | None) -> str:
+    """What a second run said of a row. May quote foreign text."""
+    if found is None:
+        return ""
+    change = units.change(found.change, found.interval)
+    if found.confirmed:
+        return f"confirmed: {change}"
+    said = ", ".join(part for part in (found.verdict, change if found.change is not None else "") if part)
+    if found.cleared:
+        return f"not confirmed: {said}"
+    return f"neither confirmed nor cleared by the second run: {'; '.join(part for part in (said, found.doubt) if part)}"
 
 
 def _shares(base: Times | None, head: Times | None) -> str:

@@ -26,6 +26,7 @@ def facts_of(results: Results, notes: Sequence[str] = (), rounds: Sequence[int] 
         header=results.header,
         sides=tuple(_side(results, info) for info in results.header.sides),
         devices=distinct(f"{event.device} {event.mig}".strip() for event in timed),
+        uuids=distinct(event.uuid for event in timed),
         drivers=distinct(event.driver for event in timed),
         timers=distinct(each.record.timing for each in placed),
         caches=distinct(each.record.cache for each in placed),
@@ -34,8 +35,15 @@ def facts_of(results: Results, notes: Sequence[str] = (), rounds: Sequence[int] 
         measuring_s=sum(end.measuring_s for end in results.ends) if results.ends else None,
         partial=not results.complete,
         changed=tuple(dict.fromkeys(name for end in results.ends for name in end.changed)),
-        notes=(*results.notes, *_side_notes(results), *notes),
+        notes=(*results.notes, *_side_notes(results), *_spent(results), *notes),
     )
+
+
+def _spent(results: Results) -> list[str]:
+    """That rows could not go on, where time was up."""
+    if not any(end.out_of_budget for end in results.ends):
+        return []
+    return ["the time budget (budget_s) was spent before the last look, so rows that were open did not go on"]
 
 
 def _side(results: Results, info: SideInfo) -> SideFacts:

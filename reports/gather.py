@@ -19,6 +19,7 @@ from runner.records import (
     LaunchEnd,
     LaunchEvent,
     Lines,
+    Look,
     Measurement,
     Resumed,
     SideEvent,
@@ -94,6 +95,7 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
             "skip": _take_skip,
             "artifact": lambda found, event: found.artifacts.append(event),
             "launch_end": _take_launch_end,
+            "look": _take_look,
             "resumed": _take_resumed,
             "end": _take_end,
         }
@@ -181,6 +183,14 @@ def _take_launch_end(found: Gathered, event: LaunchEnd) -> None:
     if event.launch in found.launch_ends:
         raise UntrustedInput(f"launch {event.launch} ends twice")
     found.launch_ends[event.launch] = event
+
+
+def _take_look(found: Gathered, event: Look) -> None:
+    """The driver's own note, for --resume and for people: what is judged is what was measured."""
+    if event.rounds not in found.header.looks:
+        raise UntrustedInput(f"a look after {event.rounds} rounds, which was not planned")
+    if event.open and max(event.open) >= len(found.cases):
+        raise UntrustedInput("a look names a case that was not told before")
 
 
 def _take_resumed(found: Gathered, event: Resumed) -> None:

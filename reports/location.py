@@ -91,3 +91,14 @@ def locations(rows: Sequence[Row]) -> Floats:
     found = flat.reshape(len(rows), width, 2)
     found[~(found > 0).all(axis=2)] = np.nan
     return found
+
+
+def side_medians(located: Floats) -> Floats:
+    """The median location of each row's sides: rows by (base, head) from rows by launches by (base, head).
+
+    NaN stands for no launch; a side without any has none.
+    """
+    ordered = np.sort(located, axis=1)  # NaN last
+    counts = (~np.isnan(located)).sum(axis=1)
+    middle = np.stack([(counts - 1) // 2, counts // 2], axis=1)  # of no launch: the last place, a NaN
+    return np.asarray(np.take_along_axis(ordered, middle, axis=1).mean(axis=1), dtype=np.float64)

@@ -22,14 +22,18 @@ MODE_GAP = (
 )
 MODE_MIN_GAP = 0.005  # and at least this change: smaller modes move no verdict
 MODE_MIN_LAUNCHES = 2  # of the smaller cluster: one launch is an outlier
+SAME_KERNELS = "same kernels"
+BUT_CODE = " (their code is not known)"  # names, grids, blocks, registers and shared memory are equal
+DOUBT = ", so doubt it"  # of a change: what else could have made it?
+DOUBT_UNLESS = ", so doubt it unless that changed"
 
 
 def of_row(base: SideRow, head: SideRow, verdict: Verdict) -> list[str]:
     """The notes that follow from the two sides' records."""
     notes = []
     if base.placed and head.placed and (note := kernels(base.placed, head.placed)):
-        changed = verdict in ("regressed", "improved") and note == SAME_KERNELS
-        notes.append(f"{note}, so doubt it" if changed else note)
+        doubtful = verdict in ("regressed", "improved") and note.startswith(SAME_KERNELS)
+        notes.append(f"{note}{DOUBT if note == SAME_KERNELS else DOUBT_UNLESS}" if doubtful else note)
     if base.case and head.case and base.case.source != head.case.source:
         notes.append("case changed")
     if base.implementation and head.implementation and base.implementation.tuning != head.implementation.tuning:
@@ -84,18 +88,17 @@ def doubts(sides: Sequence[SideRow]) -> list[str]:
     return found
 
 
-SAME_KERNELS = "same kernels"
-
-
 def kernels(base: Sequence[Placed], head: Sequence[Placed]) -> str:
     """Whether both sides ran the same kernels, and what differs when not; empty where the timer cannot know."""
     one, other = _kernels(base), _kernels(head)
-    if not one or not other:
+    if not (one or other) or any(all(each.record.n_kernels is None for each in side) for side in (base, head)):
         return ""
     if one != other:
         return f"kernels differ: {_kernel_difference(one, other)}"
     a, b = (_counts(side) for side in (base, head))
-    return SAME_KERNELS if a == b else f"kernels differ: {_listed(a)} a call on base, {_listed(b)} on head"
+    if a != b:
+        return f"kernels differ: {_listed(a)} a call on base, {_listed(b)} on head"
+    return SAME_KERNELS if all(kernel.code for kernel in one) else f"{SAME_KERNELS}{BUT_CODE}"
 
 
 class _Kernel(NamedTuple):
@@ -148,13 +151,20 @@ def _listed(values: Iterable[int]) -> str:
 
 
 def modes(base: Sequence[float], head: Sequence[float]) -> str:
-    """Whether the launch locations of a side fall into two clusters, such as ``two speeds: …``; empty where not."""
-    edge = _mode_edge(base) or _mode_edge(head)
-    if edge is None:
+    """Whether the launch locations of a side fall into two clusters, such as ``2 modes, 5:3 against 4:4``; empty if not.
+
+    A side without clusters of its own is parted where the other one is.
+    """
+    of_base, of_head = _mode_edge(base), _mode_edge(head)
+    if of_base is None and of_head is None:
         return ""
-    fast = [sum(1 for value in side if value < edge) for side in (base, head)]
-    slow = [len(base) - fast[0], len(head) - fast[1]]
-    return f"two speeds: base {fast[0]} launches fast, {slow[0]} slow; head {fast[1]} and {slow[1]}"
+    said = " against ".join((_parted(base, of_base or of_head), _parted(head, of_head or of_base)))
+    return f"2 modes, {said} (fast to slow launches, base against head)"
+
+
+def _parted(values: Sequence[float], edge: float | None) -> str:
+    fast = sum(1 for value in values if value < (edge or 0))
+    return f"{fast}:{len(values) - fast}"
 
 
 def _mode_edge(values: Sequence[float]) -> float | None:
@@ -168,20 +178,19 @@ def _mode_edge(values: Sequence[float]) -> float | None:
     return None
 
 
-def clocks(launches: Sequence[Launch]) -> tuple[str, ...]:
+def clocks(launches: Iterable[Launch]) -> tuple[str, ...]:
     """How the clocks differed between the sides' timed launches, and what held them back; empty where nothing did."""
+    launches = list(launches)
     notes = []
     timed = {
         side: [each for each in launches if each.event.side == side and each.event.round is not None] for side in _PAIR
     }
     speeds = {side: _clock(found) for side, found in timed.items()}
     base, head = speeds["base"], speeds["head"]
-    if base and head and abs(head / base - 1) > CLOCK_DIFFERENCE:
+    if base and head and max(base, head) / min(base, head) - 1 > CLOCK_DIFFERENCE:
         notes.append(f"SM clock {base:.0f} MHz on base, {head:.0f} MHz on head")
-    reasons = {side: _throttles(found) for side, found in timed.items()}
-    if any(reasons.values()):
-        said = [f"{', '.join(reasons[side]) or 'none'} on {side}" for side in _PAIR]
-        notes.append(f"throttling: {said[0]}, {said[1]}")
+    if any(_throttles(found) for found in timed.values()):
+        notes.append("throttling: " + ", ".join(f"{_held(timed[side])} on {side}" for side in _PAIR))
     return tuple(notes)
 
 
@@ -201,6 +210,13 @@ def _clock(launches: Sequence[Launch]) -> float | None:
     found = [each.end.telemetry.get(CLOCK_KEY) for each in launches if each.end is not None]
     numbers = [value for value in found if isinstance(value, float | int)]
     return median(numbers) if numbers else None
+
+
+def _held(launches: Sequence[Launch]) -> str:
+    """What held the clocks back in these launches, and in how many where not in all."""
+    held = sum(1 for each in launches if _throttles([each]))
+    some = f" in {held} of {len(launches)} launches" if held < len(launches) else ""
+    return f"{', '.join(_throttles(launches))}{some}" if held else "none"
 
 
 def _throttles(launches: Sequence[Launch]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ EMOJI: Mapping[Verdict, str] = MappingProxyType(
         "unchanged": "⚪",
     }
 )
+PLANTED = "🌱"  # instead of the verdict's: a change that was made on purpose alarms nobody
 WARNINGS_MAX = 12  # lines above the table; a run with more has the same trouble many times
 FACTS_MAX = 200  # characters of one fact: a device's name, a branch's name
 
@@ -48,26 +49,25 @@ class Links:
     docs: str = ""
 
 
-def comment(comparison: Comparison, links: Links = Links(), *, name: str | None = None, nightly: str = "") -> str:
+def comment(comparison: Comparison, links: Links = Links(), *, name: str | None = None) -> str:
     """The comment on a pull request, within GitHub's limit.
 
     Args:
         comparison: what to show.
         links: where the run, the report and the samples are.
         name: goes into the hidden marker by which the comment is found again; None for the suite's name.
-        nightly: what the machine's nightly runs of one version against itself gave; empty where not known.
     """
     marker = markdown.marker(name if name is not None else comparison.facts.header.suite)
-    return _render(comparison, links, marker, nightly, markdown.COMMENT_BUDGET)
+    return _render(comparison, links, marker, markdown.COMMENT_BUDGET)
 
 
-def summary(comparison: Comparison, links: Links = Links(), *, nightly: str = "") -> str:
+def summary(comparison: Comparison, links: Links = Links()) -> str:
     """The same for a job summary: more room, no marker."""
     budget = markdown.SUMMARY_BUDGET
-    text = _render(comparison, links, "", nightly, budget)
+    text = _render(comparison, links, "", budget)
     while len(text.encode()) > markdown.SUMMARY_BUDGET:  # a budget counts characters, this limit bytes
         budget = budget * 9 // 10
-        text = _render(comparison, links, "", nightly, budget)
+        text = _render(comparison, links, "", budget)
     return text
 
 
@@ -102,11 +102,11 @@ def run_comment(report: Report) -> str:
     return _filled(values, [markdown.Block(head, lines, "", 1)] if rows else [], markdown.COMMENT_BUDGET, "")
 
 
-def _render(comparison: Comparison, links: Links, marker: str, nightly: str, budget: int) -> str:
+def _render(comparison: Comparison, links: Links, marker: str, budget: int) -> str:
     values = {
         "marker": marker,
         "title": describe.title(comparison),
-        "facts": _facts(comparison, nightly),
+        "facts": _facts(comparison),
         "warnings": _warnings(describe.warnings(comparison)),
         "reading": describe.reading(comparison),
         "footer": _footer(comparison, links),
@@ -129,7 +129,7 @@ def _filled(values: Mapping[str, Any], blocks: Sequence[markdown.Block], budget:
     return template.render(values, blocks=markdown.fit(blocks, budget - fixed, where))
 
 
-def _facts(comparison: Comparison, nightly: str) -> str:
+def _facts(comparison: Comparison) -> str:
     parts = [markdown.plain(fact, FACTS_MAX) for fact in describe.facts(comparison.facts)]
     sides = []
     names: tuple[SideName, ...] = ("base", "head")
@@ -140,7 +140,8 @@ def _facts(comparison: Comparison, nightly: str) -> str:
                 f"{side} {markdown.code(short, FACTS_MAX)}" + (f" ({markdown.plain(more, FACTS_MAX)})" if more else "")
             )
     parts.append(" → ".join(sides))
-    parts += [describe.shuffled(comparison), describe.mean(comparison), markdown.plain(nightly)]
+    parts += [markdown.plain(said) for said in describe.proved(comparison)]
+    parts += [describe.shuffled(comparison), describe.mean(comparison), *describe.nightly(comparison)]
     return " · ".join(part for part in parts if part)
 
 
@@ -172,7 +173,7 @@ def _blocks(comparison: Comparison) -> list[markdown.Block]:
 
 
 def _row(cells: Cells, *, shares: bool) -> str:
-    verdict = f"{EMOJI[cells.verdict]} {cells.verdict}{' (muted)' if cells.muted else ''}"
+    verdict = f"{PLANTED if cells.planted else EMOJI[cells.verdict]} {cells.called}"
     share = [cells.share] if shares else []
     return markdown.row(
         [markdown.code(cells.name), cells.base, cells.head, cells.change, verdict, *share, _notes(cells.notes)]

@@ -6,6 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from . import describe
+from .kinds import kind_of, planted_change
+from .proofs import ProofHistory
+from .second import SecondRun
 from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, Times
 
 COMPARISON_SCHEMA = "evenbench.comparison/1.0"
@@ -19,6 +22,9 @@ def as_json(outcome: Comparison | Report) -> dict[str, Any]:
         rows = [_measured_row(row) for row in outcome.rows]
         return _common(REPORT_SCHEMA, outcome) | {"rows": rows}
     return _common(COMPARISON_SCHEMA, outcome) | {
+        "kind": kind_of(outcome),
+        "planted": _planted(outcome),
+        "history": _history(outcome.history),
         "unreliable": outcome.unreliable,
         "muted": outcome.muted,
         "geometric_mean": None if outcome.mean is None else asdict(outcome.mean),
@@ -42,6 +48,7 @@ def _facts(facts: Facts) -> dict[str, Any]:
     return {
         "sides": [asdict(side) for side in facts.sides],
         "devices": facts.devices,
+        "uuids": facts.uuids,
         "drivers": facts.drivers,
         "timing": facts.timers,
         "cache": facts.caches,
@@ -49,8 +56,29 @@ def _facts(facts: Facts) -> dict[str, Any]:
         "preparation_s": facts.preparation_s,
         "measuring_s": facts.measuring_s,
         "partial": facts.partial,
+        "paired": facts.paired,
         "notes": facts.notes,
     }
+
+
+def _planted(comparison: Comparison) -> dict[str, Any] | None:
+    found = planted_change(comparison)
+    if found is None:
+        return None
+    return {"asked": found.asked, "cases": found.cases, "fraction": found.fraction, "found": found.found}
+
+
+def _history(history: ProofHistory | None) -> dict[str, Any] | None:
+    if history is None:
+        return None
+    sides = {
+        kind: {"rows": rows, "flagged": flagged}
+        for kind, (rows, flagged) in (("aa", history.aa), ("control", history.control))
+    }
+    planted = [
+        {"fraction": fraction, "found": found, "runs": runs} for fraction, (found, runs) in history.planted.items()
+    ]
+    return {"nights": history.nights, **sides, "planted": planted}
 
 
 def _compared_row(row: ComparedRow) -> dict[str, Any]:
@@ -66,9 +94,13 @@ def _compared_row(row: ComparedRow) -> dict[str, Any]:
         "p_slower",
         "p_faster",
     )
-    more = ("p_equivalent", "min_effect", "rounds", "timing", "cache", "notes", "warnings", "muted")
+    more = ("p_equivalent", "min_effect", "rounds", "timing", "cache", "notes", "warnings", "muted", "planted")
     sides = {"base": _times(row.base), "head": _times(row.head)}
-    return {name: getattr(row, name) for name in (*kept, *more)} | sides
+    return {name: getattr(row, name) for name in (*kept, *more)} | {"second_run": _second(row.second)} | sides
+
+
+def _second(found: SecondRun | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found) | {"confirmed": found.confirmed, "cleared": found.cleared}
 
 
 def _measured_row(row: MeasuredRow) -> dict[str, Any]:

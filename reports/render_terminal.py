@@ -81,7 +81,12 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         _Column("verdict", [_verdict(row) for row in rows]),
         _Column("of ceiling", [Text(row.share) for row in rows], right=True, goes=2),
         _Column("rate of head", [Text(row.rate if width >= RATE_FROM else "") for row in rows], right=True, goes=3),
-        _Column("rounds", [Text(row.rounds if width >= WIDE else "") for row in rows], right=True, goes=4),
+        _Column(
+            "rounds" if comparison.facts.paired else "launches",
+            [Text(row.rounds if width >= WIDE else "") for row in rows],
+            right=True,
+            goes=4,
+        ),
     ]
     about = comparison.facts
     sides = [
@@ -90,8 +95,10 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         for short, more in [describe.side(side)]
     ]
     footers = [
+        *describe.proved(comparison),
         describe.mean(comparison),
         describe.shuffled(comparison),
+        " · ".join(describe.nightly(comparison)),
         describe.spent(about),
         *describe.reading(comparison),
     ]
@@ -183,7 +190,7 @@ def _width(columns: Sequence[_Column]) -> int:
 
 
 def _verdict(cells: Cells) -> Text:
-    return Text(f"{cells.verdict}{' (muted)' if cells.muted else ''}", STYLES[cells.verdict])
+    return Text(cells.called, "cyan" if cells.planted else STYLES[cells.verdict])
 
 
 def _text(text: str) -> Text:

@@ -12,15 +12,21 @@ from runner.records import CaseEvent, ImplementationRecord, Input, SideName, Wor
 
 from .load import Placed, Results
 from .location import grouped_medians
-from .tables import MAIN, Times, Verdict
+from .tables import MAIN, Times, Verdict, distinct
 
 Key = tuple[str, str]  # case and implementation
 Status = Literal["ok", "wrong", "failed", "skipped", "absent"]
+GRAVITY: Sequence[Status] = (
+    "wrong",
+    "failed",
+    "skipped",
+)  # what a side is called that gave no number, for several reasons
+SKIPPED = "skipped"  # kind of a loss that a launch made on purpose
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A round in which a side gave no number, and why."""
+    """A round, counted from 0, in which a side gave no number, and why."""
 
     round: int
     kind: str
@@ -43,6 +49,11 @@ class SideRow:
     def bad(self) -> bool:
         """Whether it gave an error instead of numbers."""
         return self.status in ("failed", "wrong")
+
+    @property
+    def died(self) -> tuple[Loss, ...]:
+        """The losses that are errors, not left out on purpose."""
+        return tuple(loss for loss in self.losses if loss.kind != SKIPPED)
 
 
 class Sides:
@@ -75,10 +86,11 @@ class Sides:
         placed.sort(key=_round)
         measured = {each.launch.round for each in placed}
         lost = chain(self._losses.get((side, *key), ()), self._losses.get((side, key[0], ""), ()))
-        losses = tuple(loss for loss in lost if loss.round not in measured)
+        losses = tuple(sorted((loss for loss in lost if loss.round not in measured), key=lambda loss: loss.round))
         if not placed and losses:
-            bad: Status = "wrong" if losses[0].kind == "wrong" else "failed"
-            return SideRow(side, bad, _quoted(losses[0].kind, losses[0].error), case, found, (), losses)
+            gravest = min(losses, key=lambda loss: GRAVITY.index(_status_of(loss)))
+            told = _quoted(gravest.kind, gravest.error)
+            return SideRow(side, _status_of(gravest), told, case, found, (), losses)
         return SideRow(side, status, reason, case, found, tuple(placed), losses)
 
 
@@ -102,7 +114,7 @@ def _error(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str
         both = f"; base: {_told(base)}" if base.bad else ""
         return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
     if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
-        return "wrong", f"head, round {wrong.round}: {wrong.error}"
+        return "wrong", f"head, round {wrong.round + 1}: {wrong.error}"
     for missing, other in ((base, head), (head, base)):
         if missing.case is None and (error := _unreadable(results, missing.side, other)):
             return "failed", error
@@ -118,12 +130,11 @@ def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
     """What forbids comparing the two, each with both values."""
     found = []
     for what, one, other in (
-        ("GPU", _devices(base), _devices(head)),
+        ("GPU", _models(base), _models(head)),
         ("timer", _seen(base, "timing"), _seen(head, "timing")),
         ("cache", _seen(base, "cache"), _seen(head, "cache")),
     ):
-        if one and other and one != other:
-            found.append(f"{what} differs: {one} on base, {other} on head")
+        found.extend(_differing(what, one, other))
     if base.case is not None and head.case is not None:
         found.extend(_input_difference(base, head))
         found.extend(_work_difference(base.case.work, head.case.work))
@@ -174,8 +185,12 @@ def _prepared(case: CaseEvent, implementation: ImplementationRecord | None) -> t
     return "ok", ""
 
 
+def _status_of(loss: Loss) -> Status:
+    return "wrong" if loss.kind == "wrong" else "skipped" if loss.kind == SKIPPED else "failed"
+
+
 def _quoted(kind: str, error: str) -> str:
-    shown = "" if kind == "wrong" else kind  # the verdict says that
+    shown = "" if kind in ("wrong", SKIPPED) else kind  # the verdict says that
     return ": ".join(part for part in (shown, error) if part) or "no reason given"
 
 
@@ -192,6 +207,10 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
             died[failed.shard, launch.launch] = loss
         else:
             found.setdefault((launch.side, record.case, record.implementation or ""), []).append(loss)
+    for launch, skip in results.skips:
+        if launch.round is not None:
+            loss = Loss(launch.round, SKIPPED, skip.reason)
+            found.setdefault((launch.side, skip.case, skip.implementation or ""), []).append(loss)
     names = results.names
     for launched in results.launches:
         event, end = launched.event, launched.end
@@ -218,24 +237,34 @@ def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
     return f"{side}: {cannot_import(broken[0], more)}"
 
 
-def _devices(row: SideRow) -> str:
-    seen = {(each.launch.device, each.launch.mig) for each in row.placed}
-    return ", ".join(sorted(f"{device} {mig}".strip() for device, mig in seen))
+def other_device(base: SideRow, head: SideRow) -> tuple[str, ...]:
+    """That a row's rounds did not stay on one device, which the launches of a round must."""
+    one, other = (distinct(each.launch.uuid for each in row.placed) for row in (base, head))
+    return tuple(_differing("GPU", one, other))
 
 
-def _seen(row: SideRow, name: Literal["timing", "cache"]) -> str:
-    return ", ".join(sorted({getattr(each.record, name) for each in row.placed}))
+def _differing(what: str, one: Sequence[str], other: Sequence[str]) -> list[str]:
+    if not one or not other or (one == other and len(one) == 1):  # several on a side may stand in one round
+        return []
+    return [f"{what} differs: {' and '.join(one)} on base, {' and '.join(other)} on head"]
+
+
+def _models(row: SideRow) -> tuple[str, ...]:
+    return distinct(f"{each.launch.device} {each.launch.mig}".strip() for each in row.placed)
+
+
+def _seen(row: SideRow, name: Literal["timing", "cache"]) -> tuple[str, ...]:
+    return distinct(getattr(each.record, name) for each in row.placed)
 
 
 def _input_difference(base: SideRow, head: SideRow) -> list[str]:
     one, other = ({each.name: each for each in row.case.inputs} if row.case else {} for row in (base, head))
-    for name in dict.fromkeys([*one, *other]):
-        if one.get(name) != other.get(name):
-            a, b = _input(one.get(name)), _input(other.get(name))
-            same = a == b  # then it is their contents
-            return [
-                f"input {name} differs{' in its contents' if same else ''}: {a}{'' if same else f' on base, {b} on head'}"
-            ]
+    differing = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    if differing:
+        a, b = _input(one.get(differing[0])), _input(other.get(differing[0]))
+        what = f"input {differing[0]} differs{' in its contents' if a == b else ''}"
+        more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+        return [f"{what}{more}: {a}{'' if a == b else f' on base, {b} on head'}"]
     hashes = [{each.record.inputs for each in row.placed if each.record.inputs} for row in (base, head)]
     return ["inputs as timed differ"] if hashes[0] and hashes[1] and hashes[0] != hashes[1] else []
 

@@ -16,6 +16,8 @@ from typing import Literal
 from runner.records import Artifact, Header, JudgeSettings, Measurement, SideName
 
 from .location import grouped_medians
+from .proofs import ProofHistory
+from .second import SecondRun
 from .statistics import GeometricMean
 
 Verdict = Literal[
@@ -120,6 +122,8 @@ class ComparedRow:
         notes: what helps to read the row; may quote foreign text.
         warnings: what makes its numbers doubtful; may quote foreign text.
         muted: why its verdict does not count; empty where it does.
+        planted: the fraction of its time by which head was slowed on purpose; 0 where it was not.
+        second: what a second run said of it; None without one.
     """
 
     case: str
@@ -141,6 +145,8 @@ class ComparedRow:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     muted: str
+    planted: float = 0.0
+    second: SecondRun | None = None
 
     @property
     def name(self) -> str:
@@ -185,17 +191,19 @@ class Facts:
     Attributes:
         header: of the first shard.
         sides: in the header's order.
-        devices, drivers, timers, caches: the distinct ones seen, sorted.
+        devices, uuids, drivers, timers, caches: the distinct ones seen, sorted; uuids are those of GPUs.
         rounds: the fewest and the most whole rounds of a judged row; None without one.
         preparation_s, measuring_s: summed over shards; None where no shard came to its end.
         partial: the run did not come to its end, or shards are missing.
         changed: sides whose code was edited while it was measured, and which files; foreign text.
         notes: a sentence each; may quote foreign text.
+        paired: base and head were measured in the rounds of one run; else in two runs, and `rounds` counts launches.
     """
 
     header: Header
     sides: tuple[SideFacts, ...]
     devices: tuple[str, ...]
+    uuids: tuple[str, ...]
     drivers: tuple[str, ...]
     timers: tuple[str, ...]
     caches: tuple[str, ...]
@@ -205,6 +213,7 @@ class Facts:
     partial: bool
     changed: tuple[str, ...]
     notes: tuple[str, ...]
+    paired: bool = True
 
     def side(self, name: SideName) -> SideFacts | None:
         """The side of that name; None where the run had none."""
@@ -231,9 +240,10 @@ class Comparison:
         rows: in `TABLE_ORDER`, the largest change first, then by name.
         counts: of each verdict that occurs, in `HEADLINE_ORDER`.
         muted: rows whose verdict does not count.
-        mean: geometric mean of the change over the judged rows.
+        mean: geometric mean of the change over the judged rows; None where one of them was slowed on purpose.
         shuffled: what shuffled labels gave; None where no row was judged.
         artifacts: generated texts held against their saved copies.
+        history: what earlier runs proved about this machine; None where nothing is known.
     """
 
     judged_by: JudgeSettings
@@ -244,6 +254,7 @@ class Comparison:
     mean: GeometricMean | None
     shuffled: ShuffledLabels | None
     artifacts: tuple[Artifact, ...] = ()
+    history: ProofHistory | None = None
 
     @property
     def unreliable(self) -> bool:

@@ -39,6 +39,9 @@ class Progress(Protocol):
     def launch_done(self) -> None:
         """The launch ended."""
 
+    def more(self, launches: int) -> None:
+        """The run goes on for at most so many launches."""
+
 
 @dataclass(frozen=True)
 class LaunchSpec:

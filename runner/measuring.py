@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -15,13 +15,14 @@ from . import __version__, doctor
 from .attempts import Progress
 from .config import Config, RunSettings, load, parse, resolve
 from .errors import NothingMeasured, UsageError
-from .execute import Outcome, Run, Taken, end_of, execute
+from .execute import Outcome, end_of, execute
 from .launch import Launcher, LocalLauncher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
 from .preparation import Crew, Found, discover
-from .records import Harness, Header, JudgeSettings, MuteRecord, Shard, SideEvent, SideInfo, Writer
+from .records import Harness, Header, JudgeSettings, MuteRecord, PlantRecord, Shard, SideEvent, SideInfo, Writer
 from .resume import cut_to_header, same_gpu, take_up
+from .rounds import Run, Taken
 from .sides import (
     Checkout,
     Side,
@@ -35,6 +36,7 @@ from .sides import (
 
 SUITES = "suites.yaml"
 RESULTS_FOLDER = ".evenbench"
+SIDE_TEXT_KEPT = 4_000  # characters of a set-up command in the header
 EDITS_NAMED = 5  # files in the message about edits; a checkout of another branch edits hundreds
 
 
@@ -51,6 +53,8 @@ class Request:
         patterns: narrow the suite's cases; may be empty.
         keys: settings given on the command line; None counts as not given.
         ignore_unfit: measure on a machine that is not fit, and say so in the results.
+        confirms: the run whose regressed rows this one measures again; empty for any other.
+        beside: other files that the command writes: like `output` they make no tree dirty.
     """
 
     verb: Literal["run", "compare"]
@@ -66,9 +70,17 @@ class Request:
     rounds: int | None = None
     seed: int | None = None
     shard: tuple[int, int] = (0, 1)
+    plant: PlantRecord | None = None
     gpu: str | None = None
     resume: bool = False
     ignore_unfit: bool = False
+    confirms: str = ""
+    beside: Sequence[Path] = ()
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """All files that are no part of a side, though they may lie in its folder."""
+        return (self.output, *self.beside)
 
 
 @dataclass(frozen=True)
@@ -82,13 +94,17 @@ class Done:
 
 
 def measure(
-    request: Request, progress: Callable[[int], contextlib.AbstractContextManager[Progress]], log: Callable[[str], None]
+    request: Request,
+    progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
+    log: Callable[[str], None],
+    judge: Callable[[Path], Collection[str]] | None = None,
 ) -> Done:
     """Do what was asked. Whatever happens, what was measured stands in `request.output`.
 
     Args:
         progress: given the number of timed launches, a context that shows progress.
         log: told in a line what takes long or is worth knowing.
+        judge: told the results file after each look but the last, the ids of the cases that go on; None: none does.
 
     Raises:
         EvenbenchError: see its tree; nothing is left behind but the results file.
@@ -98,7 +114,7 @@ def measure(
         raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
     found = gpus()
     gpu = choose_gpu(request.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    with Sides(request.repo, log=log, exclude=(request.output,)) as sides:
+    with Sides(request.repo, log=log, exclude=request.written) as sides:
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
         settings = _settings(request, config)
@@ -111,7 +127,7 @@ def measure(
             with Writer(request.output, resume=request.resume) as writer:
                 header, taken = _begin(request, header, gpu, writer)
                 planned = _Planned(config, settings, header, gpu, notes, taken)
-                outcome = _measure_sides(request, planned, sides, checkouts, writer, progress)
+                outcome = _measure_sides(request, planned, sides, checkouts, writer, progress, judge)
                 writer.write(end_of(outcome))
     return Done(request.output, outcome, config, settings)
 
@@ -145,7 +161,7 @@ def _code_in_place(request: Request, side: Side) -> dict[str, Any]:
     """Stamps of a side's code where it is measured as it lies, so that an edit meanwhile is noticed; else nothing."""
     if side.checkout.kind == "ref" or side.root != side.checkout.root:
         return {}
-    return code_stamps(side.root, (request.output,))
+    return code_stamps(side.root, request.written)
 
 
 def _edits(side: Side, before: Mapping[str, Any]) -> list[str]:
@@ -188,11 +204,23 @@ def _measure_sides(
     checkouts: Sequence[Checkout],
     writer: Writer,
     progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
+    judge: Callable[[Path], Collection[str]] | None,
 ) -> Outcome:
     header, gpu = planned.header, planned.gpu
     plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
     preload = planned.config.preload
-    run = Run(request.verb, plan, planned.settings, request.patterns, preload, gpu, planned.taken, planned.notes)
+    run = Run(
+        request.verb,
+        plan,
+        planned.settings,
+        header.looks,
+        request.patterns,
+        preload,
+        gpu,
+        planned.taken,
+        planned.notes,
+        request.plant,
+    )
     launcher: Launcher = LocalLauncher()
     with contextlib.ExitStack() as stack:
         shown = stack.enter_context(progress(len(request.specs) * header.rounds))
@@ -210,7 +238,7 @@ def _measure_sides(
             for side in ready
         ]
         before = [_code_in_place(request, side) for side in ready]
-        outcome = execute(run, crews, writer, shown)
+        outcome = execute(run, crews, writer, shown, judge and (lambda: judge(request.output)))
     changed = [text for side, stamps in zip(ready, before, strict=True) for text in _edits(side, stamps)]
     return replace(outcome, changed=changed)
 
@@ -225,7 +253,7 @@ def _prepare(sides: Sides, checkout: Checkout, spec: SideSpec, setup: str, write
 
 
 def _cases_of(request: Request, side: Side, ready: Sequence[Side]) -> str:
-    owner = ready[-1] if request.cases_from == "head" else side
+    owner = next(one for one in ready if one.name == "head") if request.cases_from == "head" else side
     return str(owner.root / request.cases)
 
 
@@ -260,6 +288,8 @@ def _settings(request: Request, config: Config) -> RunSettings:
     if request.verb == "run":
         return resolve(config, request.suite, keys).without_judging(1 if request.rounds is None else request.rounds)
     keys["rounds"] = request.rounds
+    if request.rounds is not None and keys.get("max_rounds") is None:
+        keys["max_rounds"] = request.rounds  # who asks for so many rounds gets just those
     return resolve(config, request.suite, keys)
 
 
@@ -294,8 +324,10 @@ def _header(request: Request, config: Config, settings: RunSettings, checkouts: 
                 sha=checkout.sha,
                 dirty=checkout.dirty,
                 tree=checkout.tree,
+                setup=spec.setup[:SIDE_TEXT_KEPT] if spec.setup is not None else None,
+                python=spec.python,
             )
-            for checkout in checkouts
+            for checkout, spec in zip(checkouts, request.specs, strict=True)
         ],
         harness=Harness(version=__version__),
         image=os.environ.get("EVENBENCH_IMAGE", "")[:1_000],
@@ -304,8 +336,10 @@ def _header(request: Request, config: Config, settings: RunSettings, checkouts: 
         cases_from=request.cases_from,
         seed=request.seed if request.seed is not None else secrets.randbits(SEED_BITS),
         rounds=settings.rounds,
-        looks=list(settings.looks_without_escalation),
+        looks=list(settings.looks),
         shard=Shard(index=request.shard[0], count=request.shard[1]),
+        plant=request.plant,
+        confirms=request.confirms,
         judge=judge_settings(config, settings),
         settings=settings.as_dict(),
     )

@@ -64,6 +64,12 @@ class Plan:
         return random.Random(int.from_bytes(digest[:8], "big"))
 
 
+def second_seed(seed: int) -> int:
+    """The seed of the second run that confirms one of this seed: another order of everything, and drawn again alike."""
+    digest = hashlib.sha256(f"{seed}/confirm".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % (1 << SEED_BITS)
+
+
 def shard_of(case_id: str, count: int, seed: int) -> int:
     """The shard that measures a case: the same on every machine, without knowing the other cases."""
     digest = hashlib.sha256(f"{seed}/shard/{case_id}".encode()).digest()

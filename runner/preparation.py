@@ -155,7 +155,8 @@ def may_hold(file: str, patterns: Sequence[str]) -> bool:
     folder = file.partition("/")[0] if "/" in file else ""
     if not folder or not patterns:
         return True
-    firsts = [pattern.partition("/")[0] if "/" in pattern else "" for pattern in patterns]
+    names = [pattern.removeprefix("id:") for pattern in patterns]
+    firsts = [name.partition("/")[0] if "/" in name else "" for name in names]
     return any(first in ("", folder) or "*" in first or first.startswith("tag:") for first in firsts)
 
 

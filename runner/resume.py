@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import UntrustedInput, UsageError
-from .execute import Taken
-from .records import CaseEvent, End, Header, LaunchEvent, SideInfo, read
+from .records import CaseEvent, End, Header, LaunchEvent, Look, SideInfo, read
+from .rounds import Taken
 
 # What must be equal for the rounds of one run to be compared with those of another.
 SAME = (
@@ -21,6 +21,8 @@ SAME = (
     "rounds",
     "looks",
     "shard",
+    "plant",
+    "confirms",
     "judge",
     "settings",
 )
@@ -64,7 +66,11 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     if not any(launch.kind == "timed" for launch in launches):
         return header, None
     begun = max(launch.round for launch in launches if launch.round is not None)  # the last round begun is made again
-    return header, Taken(cases, begun, len(launches))
+    ids = {event.index: event.id for event in cases}
+    looks = [event for event in events if isinstance(event, Look)]
+    return header, Taken(
+        cases, begun, len(launches), {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks}
+    )
 
 
 def same_gpu(path: Path, uuid: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from reports.gather import gather
 from reports.load import Results, merge
+from reports.proofs import Planted, Proof
 from runner.records import (
     CaseEvent,
     End,
@@ -139,6 +141,28 @@ def events(
             number += 1
     if end:
         found.append(End(at="2026-11-29T12:10:00Z", rounds=made, preparation_s=12.5, measuring_s=30.25))
+    return found
+
+
+def proofs(nights: int = 30, **changes: Any) -> list[Proof]:
+    """Of an A/A run and a planted one each night before the fabricated run, on its GPU. `changes` are of all of them."""
+    found = []
+    for night in range(nights):
+        at = datetime(2026, 11, 29, 2, tzinfo=UTC) - timedelta(days=night)
+        common: dict[str, Any] = {
+            "at": at.isoformat(),
+            "uuids": ["GPU-1"],
+            "devices": ["NVIDIA H200"],
+            "drivers": ["580.159.04"],
+            "harness": "0.1.0",
+            "rows": 100,
+            "flagged": 0,
+            "names": [],
+        }
+        planted = Planted(case="norm/rms", fraction=0.05, found=True, change=0.054, interval=(0.051, 0.057))
+        found.append(Proof(**(common | {"kind": "aa", "run_id": f"aa-{night}"} | changes)))
+        values = common | {"kind": "planted", "run_id": f"planted-{night}", "planted": planted}
+        found.append(Proof(**(values | changes)))
     return found
 
 

@@ -37,11 +37,16 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"evenbench {__version__}")
     top.add_argument("-v", "--verbose", action="store_true", help=VERBOSE_HELP)
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _init(verbs.add_parser("init", help="write a case, suites.yaml and the workflow files into a repository"))
     _compare(verbs.add_parser("compare", help="measure two sides in turn and print the table; the main job"))
     _run(verbs.add_parser("run", help="measure one checkout"))
     _list(verbs.add_parser("list", help="the ids of the cases, found in a process of the checkout"))
     _report(verbs.add_parser("report", help="results files as a table, comment or JSON"))
-    _plan(verbs.add_parser("plan", help="the shard matrix as JSON; needs neither GPU nor cases"))
+    _plan(
+        verbs.add_parser(
+            "plan", help="the shard matrix as JSON, and whether two commits are worth measuring; needs no GPU"
+        )
+    )
     _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE_HELP)
@@ -60,6 +65,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return asked
 
 
+def _init(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--dir", dest="target", type=Path, default=Path(), metavar="DIR", help="the repository, instead of this one"
+    )
+    verb.add_argument(
+        "--cases", default="cases", metavar="DIR", help="cases directory, relative to the repository; default: cases"
+    )
+    verb.add_argument("--force", action="store_true", help="write files that exist already anew")
+    verb.add_argument(
+        "--uses",
+        metavar="OWNER/REPOSITORY@COMMIT",
+        help="whose workflows are called; default: where this one comes from",
+    )
+
+
 def _compare(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("base", metavar="BASE", help="a git ref or a directory")
     verb.add_argument(
@@ -75,6 +95,20 @@ def _compare(verb: argparse.ArgumentParser) -> None:
         )
         verb.add_argument(f"--{side}-python", metavar="PATH", help=f"interpreter of {side}, used as it is")
         verb.add_argument(f"--{side}-sha", metavar="SHA", help=f"the commit that the directory of {side} holds")
+    verb.add_argument(
+        "--max-rounds",
+        type=int,
+        metavar="N",
+        help="go on with rows that are still open; default: that of the suite, or --rounds",
+    )
+    verb.add_argument(
+        "--budget-s", type=float, metavar="S", help="seconds within which rows that are still open may go on"
+    )
+    verb.add_argument(
+        "--control",
+        action="store_true",
+        help="measure base once more, made ready apart: what is called changed there is a false alarm",
+    )
     verb.add_argument("--min-effect", type=float, metavar="FRACTION", help="smallest change that is called one")
     verb.add_argument(
         "--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own"
@@ -82,6 +116,12 @@ def _compare(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--shard", type=_shard, default=(0, 1), metavar="INDEX/COUNT", help="measure one part of the cases"
     )
+    verb.add_argument(
+        "--plant",
+        metavar="PATTERN[=FRACTION]",
+        help="slow one case of head on purpose, by 0.05 if not told; was it found?",
+    )
+    _proofs(verb)
     verb.add_argument("--comment", type=Path, metavar="FILE", help="also write the Markdown comment")
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON")
     verb.add_argument(
@@ -141,14 +181,33 @@ def _list(verb: argparse.ArgumentParser) -> None:
 
 def _report(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results files; shards are merged")
-    verb.add_argument("--format", choices=("term", "comment", "json", "explain"), default="term")
+    verb.add_argument("--format", choices=("term", "comment", "json", "explain", "proof"), default="term")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
+    _proofs(verb)
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
+
+
+def _proofs(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--proofs", type=Path, metavar="FILE", help="cite what this machine proved: lines of report --format proof"
+    )
 
 
 def _plan(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--shards", type=int, required=True, metavar="N", help="how many machines share the cases")
     verb.add_argument("--seed", type=int, metavar="N", help="common seed; default: drawn")
+    verb.add_argument(
+        "--base", metavar="REF", help="with --head: also say whether what lies between is worth measuring"
+    )
+    verb.add_argument("--head", metavar="REF", help="see --base")
+    verb.add_argument("--merge-base", action="store_true", help="take for BASE the commit where HEAD left it")
+    verb.add_argument("--always", action="store_true", help="worth measuring, whatever `paths` of suites.yaml says")
+    verb.add_argument(
+        "--in", dest="target", type=Path, default=Path(), metavar="DIR", help="the repository, instead of this one"
+    )
+    verb.add_argument(
+        "--cases", default="cases", metavar="DIR", help="cases directory, relative to the repository; default: cases"
+    )
 
 
 def _doctor(verb: argparse.ArgumentParser) -> None:
@@ -158,14 +217,14 @@ def _doctor(verb: argparse.ArgumentParser) -> None:
 
 
 def split_sides(rest: list[str]) -> tuple[str | None, list[str]]:
-    """HEAD and the patterns among the words after BASE: no git ref holds ``*`` or ``[``, so those are patterns."""
+    """HEAD and the patterns among the words after BASE: no git ref holds ``*``, ``[`` or ``:``, so those are patterns."""
     head = rest[0] if rest and not is_pattern(rest[0]) else None
     return head, rest[1:] if head is not None else rest
 
 
 def is_pattern(word: str) -> bool:
     """Whether a word can only be a pattern of cases."""
-    return word.startswith("tag:") or any(mark in word for mark in "*[")
+    return word.startswith(("tag:", "id:")) or any(mark in word for mark in "*[")
 
 
 def _shard(text: str) -> tuple[int, int]:

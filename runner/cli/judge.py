@@ -7,13 +7,17 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import measuring
 from ..config import resolve
-from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured
+from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured, UntrustedInput, UsageError
 from ..records import JudgeSettings
 from .console import colour, say, width, write
 from .requests import fail_on_of
+
+if TYPE_CHECKING:
+    from reports.proofs import Proof
 
 
 def report(asked: argparse.Namespace) -> int:
@@ -26,6 +30,8 @@ def report(asked: argparse.Namespace) -> int:
     from reports.render_terminal import run_table
 
     results = load_files(asked.results)
+    if asked.format == "proof" and results.header.verb == "run":
+        raise UsageError("a run of one side proves nothing", "evenbench compare makes runs that do")
     if asked.format == "explain":
         print(explain(results, width(), colour=colour()), end="")
         return EXIT_OK
@@ -51,15 +57,21 @@ def show_comparison(
     """Judge, print, write what was asked for. Returns the exit code. Raises NothingMeasured."""
     from reports.compare import compare as judge
     from reports.compare import conditions_met
+    from reports.kinds import proof_line
     from reports.load import load_files
     from reports.render import comment
     from reports.render_json import as_json
     from reports.render_terminal import terminal
 
     results = load_files(files)
-    comparison = judge(results, datetime.now(UTC).date(), judge_by=judge_by)
+    proofs = read_proofs(asked.proofs)
+    comparison = judge(results, datetime.now(UTC).date(), judge_by=judge_by, proofs=proofs)
     shown = getattr(asked, "format", "term")
-    texts = {"json": lambda: json.dumps(as_json(comparison), indent=1) + "\n", "comment": lambda: comment(comparison)}
+    texts = {
+        "json": lambda: json.dumps(as_json(comparison), indent=1) + "\n",
+        "comment": lambda: comment(comparison),
+        "proof": lambda: proof_line(comparison),
+    }
     print(texts[shown]() if shown in texts else terminal(comparison, width(), colour=colour()), end="")
     if asked.verb == "compare":
         say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
@@ -76,6 +88,28 @@ def show_comparison(
         say(f"fail_on: {', '.join(met)}")
         return EXIT_FAIL_ON
     return code
+
+
+def read_proofs(path: Path | None) -> list[Proof]:
+    """The proofs in a file of ``--proofs``; none without one.
+
+    Raises:
+        UsageError: it cannot be read.
+        UntrustedInput: it holds anything else.
+    """
+    from reports.proofs import LINE_MAX, read
+
+    if path is None:
+        return []
+    try:
+        with path.open("rb") as file:
+            return read(iter(lambda: file.readline(LINE_MAX + 1), b""))  # of an endless line no more than shows it
+    except OSError as error:
+        raise UsageError(
+            f"--proofs {path} cannot be read: {error.strerror}", "evenbench report --format proof writes its lines"
+        ) from None
+    except UntrustedInput as error:
+        raise UntrustedInput(f"--proofs {path}: {error.message}", error.hint) from None
 
 
 def hopeless_files(errors: Sequence[str]) -> int:

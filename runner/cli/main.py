@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
-from . import arguments, judge, measure
+from . import arguments, init, judge, measure, plan
 from .console import say
 
 
@@ -62,10 +62,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "init": init.init,
     "compare": measure.compare,
     "run": measure.run,
     "list": measure.list_cases,
     "report": judge.report,
-    "plan": measure.plan,
+    "plan": plan.plan,
     "doctor": measure.examine,
 }

@@ -1,4 +1,4 @@
-"""The verbs that measure, or look at what could be measured: compare, run, list, plan, doctor."""
+"""The verbs that measure, or look at what could be measured: compare, run, list, doctor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import json
 import os
-import secrets
+from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,25 @@ from rich.console import Console
 from .. import doctor, measuring
 from ..config import resolve, select
 from ..errors import EXIT_OK, CaseError, NothingMeasured, UnfitMachine, UsageError
-from ..plan import SEED_BITS, shard_matrix
 from ..preparation import PATTERN_HINT
 from ..sides import SideSpec
 from . import arguments
 from .console import colour, say, width, write
-from .judge import hopeless_files, show_comparison
+from .judge import hopeless_files, read_proofs, show_comparison
 from .progress import ConsoleProgress
-from .requests import fail_on_of, refuse_seed, request_of
+from .requests import fail_on_of, request_of
 
 
 def compare(asked: argparse.Namespace) -> int:
     """Measure two sides, print the table."""
+    read_proofs(asked.proofs)  # what is wrong with them is said before, not after measuring
     head, patterns = arguments.split_sides(asked.rest)
     specs = [
         SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
         SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
     ]
+    if asked.control:
+        specs.append(SideSpec("control", asked.base, asked.base_setup, asked.base_python, asked.base_sha))
     done = measure(request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)}))
     return show_comparison([done.output], None, done.outcome.hopeless, asked)
 
@@ -93,14 +96,6 @@ def list_cases(asked: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def plan(asked: argparse.Namespace) -> int:
-    """Print the shard matrix."""
-    refuse_seed(asked.seed)
-    seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
-    print(json.dumps({"include": shard_matrix(asked.shards, seed)}))
-    return EXIT_OK
-
-
 def examine(asked: argparse.Namespace) -> int:
     """Print what the doctor found."""
     checks = doctor.examine(asked.gpu, asked.python)
@@ -117,6 +112,14 @@ def examine(asked: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def open_cases(path: Path) -> Collection[str]:
+    """The cases of a run under way that another look may still decide, as its file tells."""
+    from reports.load import load_files
+    from reports.looks import open_cases as judge
+
+    return judge(load_files([path]), datetime.now(UTC).date())
+
+
 def measure(request: measuring.Request) -> measuring.Done:
     """Measure, with progress on stderr; says how an interrupted run can be taken up."""
     console = Console(stderr=True)
@@ -127,7 +130,7 @@ def measure(request: measuring.Request) -> measuring.Done:
             yield shown
 
     try:
-        done = measuring.measure(request, progress, say)
+        done = measuring.measure(request, progress, say, open_cases)
     except KeyboardInterrupt:
         if request.output.exists():
             say(

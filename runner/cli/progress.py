@@ -69,6 +69,10 @@ class ConsoleProgress:
         if self._measuring_since is not None:
             self._timed += 1
 
+    def more(self, launches: int) -> None:
+        """The run goes on for at most so many launches."""
+        self._expected = self._timed + launches
+
     def _left(self) -> str:
         if not self._timed or self._measuring_since is None:
             return ""

@@ -14,6 +14,7 @@ from ..config import FAIL_ON
 from ..errors import UsageError
 from ..measuring import RESULTS_FOLDER, Request
 from ..plan import SEED_BITS
+from ..planting import plant_of
 from ..sides import SideSpec
 
 
@@ -36,7 +37,7 @@ def request_of(
             path.is_dir() or not os.access(path.parent, os.W_OK)
         ):  # said before, not after measuring
             raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
-    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback")
+    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback", "max_rounds", "budget_s")
     return Request(
         verb=verb,
         repo=Path.cwd(),
@@ -51,6 +52,7 @@ def request_of(
         rounds=asked.rounds,
         seed=asked.seed,
         shard=shard,
+        plant=plant_of(plant) if (plant := getattr(asked, "plant", None)) is not None else None,
         gpu=asked.gpu,
         resume=asked.resume,
         ignore_unfit=asked.ignore_unfit,

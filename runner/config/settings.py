@@ -21,7 +21,7 @@ NOTHING: Values = MappingProxyType({})
 def select(include: Sequence[str], id: str, tags: Iterable[str]) -> bool:
     """Whether any pattern of `include` takes the case `id` with `tags`. Upper and lower case differ.
 
-    - ``tag:NAME`` takes cases that carry exactly this tag.
+    - ``tag:NAME`` takes cases that carry exactly this tag; ``id:ID`` takes just the case of this id.
     - Anything else is an id, in which ``**`` stands for any run of characters, also none, and ``*`` for a run within
       one part: in the name it ends at a slash, in the brackets at a comma, and it takes no bracket. There are no other
       wildcards: a bracket is a bracket.
@@ -34,6 +34,9 @@ def select(include: Sequence[str], id: str, tags: Iterable[str]) -> bool:
     for pattern in include:
         if pattern.startswith("tag:"):
             if pattern.removeprefix("tag:") in owned:
+                return True
+        elif pattern.startswith("id:"):
+            if pattern.removeprefix("id:") == id:
                 return True
         elif _glob(pattern, id if "[" in pattern or "]" in pattern else id.partition("[")[0]):
             return True
@@ -93,7 +96,7 @@ class RunSettings:
         suite: its name.
         include: patterns that select its cases; see `select`.
         rounds: rounds before the first look.
-        max_rounds: rounds that escalation may reach.
+        max_rounds: rounds that rows which are still open may reach; as many as `rounds`: no escalation.
         looks: rounds after which rows are judged, ascending; the last one ends the run.
         budget_s: seconds within which escalation may start another round.
         equivalence, family_error, min_effect: what the judge calls unchanged, his chance of any false alarm in the run,
@@ -117,16 +120,6 @@ class RunSettings:
     measure: Measure
     overrides: Mapping[str, Values]
     command_line: Values
-
-    @property
-    def looks_with_escalation(self) -> tuple[int, ...]:
-        """`rounds`, twice that, … below `max_rounds`, and `max_rounds`."""
-        return planned_looks(self.rounds, self.max_rounds)
-
-    @property
-    def looks_without_escalation(self) -> tuple[int, ...]:
-        """One look, after `rounds`."""
-        return (self.rounds,)
 
     @property
     def min_effects(self) -> tuple[tuple[str, float], ...]:

@@ -14,6 +14,7 @@ from .events import (
     KernelRecord,
     LaunchEnd,
     LaunchEvent,
+    Look,
     Measurement,
     Rejected,
     Resumed,
@@ -22,7 +23,7 @@ from .events import (
     WorkRecord,
 )
 from .fields import SCHEMA, SideName
-from .header import Harness, Header, JudgeSettings, MuteRecord, Record, Shard, SideInfo
+from .header import Harness, Header, JudgeSettings, MuteRecord, PlantRecord, Record, Shard, SideInfo
 from .reader import Lines, parse_event, read
 from .writer import Writer, dump
 
@@ -43,8 +44,10 @@ __all__ = [
     "LaunchEnd",
     "LaunchEvent",
     "Lines",
+    "Look",
     "Measurement",
     "MuteRecord",
+    "PlantRecord",
     "Record",
     "Rejected",
     "Resumed",

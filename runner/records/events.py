@@ -253,6 +253,14 @@ class Resumed(Record):
     at: Name
 
 
+class Look(Record):
+    """After so many rounds the rows were judged; the cases `open` (indices of their `case` lines) went on."""
+
+    event: Literal["look"] = "look"
+    rounds: Round
+    open: Annotated[list[Annotated[int, Field(ge=0, le=10**7)]], Field(max_length=CASES_MAX)]
+
+
 class End(Record):
     """The run is complete."""
 
@@ -261,6 +269,8 @@ class End(Record):
     rounds: Annotated[int, Field(ge=0, le=ROUNDS_MAX)]
     changed: Annotated[list[Text], Field(max_length=3)] = []
     """Sides whose code was edited while it was measured in place, and which files."""
+    out_of_budget: bool = False
+    """Rows that were still open did not go on for lack of time."""
     preparation_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     measuring_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
 
@@ -276,6 +286,7 @@ Event = Annotated[
     | Skip
     | Artifact
     | LaunchEnd
+    | Look
     | Resumed
     | End,
     Field(discriminator="event"),
@@ -292,6 +303,7 @@ EVENT_NAMES = frozenset(
         "skip",
         "artifact",
         "launch_end",
+        "look",
         "resumed",
         "end",
     )

@@ -11,6 +11,7 @@ from .fields import (
     COUNT_MAX,
     ITEMS_MAX,
     LOOKS_MAX,
+    PLANT_MAX,
     ROUNDS_MAX,
     SCHEMA,
     Hash,
@@ -32,6 +33,7 @@ class SideInfo(Record):
     """One side as it was planned: where its code comes from.
 
     ``sha`` is empty for a plain directory; ``tree`` hashes the files of a dirty tree or plain directory, else empty.
+    ``setup`` and ``python`` are what the command line gave this side alone; None where it gave nothing.
     """
 
     name: SideName
@@ -39,6 +41,8 @@ class SideInfo(Record):
     sha: Sha = ""
     dirty: bool = False
     tree: Hash = ""
+    setup: Text | None = None
+    python: Text | None = None
 
 
 class Harness(Record):
@@ -79,6 +83,16 @@ class MuteRecord(Record):
 MinEffect = Annotated[tuple[Name, Annotated[float, Field(ge=0, le=1)]], Field(strict=False)]
 
 
+class PlantRecord(Record):
+    """A change made on purpose: the case that head runs slower, and by which fraction of its time.
+
+    ``case`` is an id or a pattern, as it was asked for; exactly one case of the run matches it.
+    """
+
+    case: Name
+    fraction: Annotated[float, Field(gt=0, le=PLANT_MAX)]
+
+
 class JudgeSettings(Record):
     """What the verdicts depend on, as the run was planned with."""
 
@@ -110,6 +124,9 @@ class Header(Record):
     rounds: Annotated[int, Field(ge=1, le=ROUNDS_MAX)]
     looks: Annotated[list[Annotated[int, Field(ge=1, le=ROUNDS_MAX)]], Field(min_length=1, max_length=LOOKS_MAX)]
     shard: Shard = Shard()
+    plant: PlantRecord | None = None
+    confirms: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./+-]{0,160}$")] = ""
+    """The `run_id` of the run whose regressed rows are measured again; empty for any other run."""
     judge: JudgeSettings
     settings: dict[Name, Any] = {}
     """The resolved settings of the run, for people and for --resume; nothing is judged by them."""

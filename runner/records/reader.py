@@ -68,7 +68,7 @@ def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:
     Raises:
         UntrustedInput: bad JSON, duplicate keys, NaN, infinities, deep nesting, unknown keys, values out of bounds.
     """
-    value = _strict_json(line)
+    value = strict_json(line)
     if newer and isinstance(value, dict) and isinstance(value.get("event"), str) and value["event"] not in EVENT_NAMES:
         return None
     try:
@@ -96,7 +96,7 @@ def _numbered_lines(stream: BinaryIO, max_bytes: int | None) -> Iterator[tuple[i
 
 
 def _newer_minor(line: bytes) -> bool:
-    value = _strict_json(line)
+    value = strict_json(line)
     schema = value.get("schema") if isinstance(value, dict) else None
     match = SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
     if match is None:
@@ -109,7 +109,8 @@ def _newer_minor(line: bytes) -> bool:
     return int(match[2]) > SCHEMA_MINOR
 
 
-def _strict_json(line: bytes | str) -> Any:
+def strict_json(line: bytes | str) -> Any:
+    """One line of JSON. Raises UntrustedInput for what is none, duplicate keys, NaN, infinities, deep nesting."""
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
         _check_depth(text)

@@ -32,6 +32,7 @@ from runner.records import (
     LaunchEnd,
     LaunchEvent,
     Measurement,
+    Skip,
     WorkRecord,
 )
 from tests import build
@@ -293,9 +294,31 @@ class TestDeadLaunches:
             changed = [e.model_copy(update={"kind": "wrong"}) if isinstance(e, Failure) else e for e in events]
             return compare(build.of(changed), TODAY).rows[0]
 
-        assert (wrong("head").verdict, wrong("head").reason) == ("wrong", "head, round 2: differs by 0.5")
+        assert (wrong("head").verdict, wrong("head").reason) == ("wrong", "head, round 3: differs by 0.5")
         assert wrong("base").verdict == "unchanged"
         assert "base lost 1 of 8 rounds: differs by 0.5" in wrong("base").warnings
+
+    @pytest.mark.parametrize("side", ["base", "head"])
+    def test_a_case_that_timed_launches_skip(self, side: str) -> None:
+        """Skipped only once it is timed: it is no row that nobody reached, and none that died."""
+        every = row(Case("a", dies={side: dict.fromkeys(range(8), "")}))  # type: ignore[dict-item]
+        assert every.verdict == ("failed" if side == "head" else "fixed")
+
+        def skipped(rounds: range) -> ComparedRow:
+            events = build.events([Case("a", dies={side: dict.fromkeys(rounds, "no licence")})])  # type: ignore[dict-item]
+            turned = [
+                Skip(launch=e.launch, side=e.side, case="a", reason=e.error) if isinstance(e, Failure) else e
+                for e in events
+            ]
+            return compare(build.of(turned), TODAY).rows[0]
+
+        assert (skipped(range(8)).verdict, skipped(range(8)).reason) == ("skipped", f"{side}: no licence")
+        assert (skipped(range(1, 4)).verdict, skipped(range(1, 4)).reason) == (
+            "skipped",
+            f"{side}, round 2: no licence",
+        )
+        assert (skipped(range(2)).verdict, skipped(range(2)).rounds) == ("unchanged", 6)
+        assert skipped(range(2)).warnings == (f"{side} lost 2 of 8 rounds: no licence",)
 
     def test_an_interrupted_round_says_so(self) -> None:
         events = build.events([Case("a")], made=7, end=False)
@@ -363,6 +386,9 @@ class TestIncomparable:
                 "work differs: flops 2 on base, 1 on head"),
             (Case("a", head_measurement={"timing": "host", "cache": "warm"}), {},
                 "timer differs: cupti on base, host on head; cache differs: cold on base, warm on head"),
+            (Case("a"), {"launches": {"head": {"uuid": "GPU-2"}}}, "GPU differs: GPU-1 on base, GPU-2 on head"),
+            (Case("a", both_case={"inputs": [Input(name=n, shape=[], dtype="int8", sha="1" * 16) for n in "yx"]}, head_case={"inputs": []}), {},
+                "input x differs (and 1 more): int8 scalar on base, missing on head"),
         ],
     )  # fmt: skip
     def test_what_differs_is_named_with_both_values(self, case: Case, options: dict[str, Any], reason: str) -> None:
@@ -371,6 +397,23 @@ class TestIncomparable:
         assert (found.change, found.rounds) == (None, 0)
         assert found.base is not None
         assert found.head is not None
+
+    @pytest.mark.parametrize(
+        ("name", "other", "reason"),
+        [
+            ("timing", "host", "timer differs: cupti and host on base, cupti and host on head"),
+            ("cache", "warm", "cache differs: cold and warm on base, cold and warm on head"),
+        ],
+    )
+    def test_a_round_may_hold_what_differs_although_the_sides_hold_the_same(
+        self, name: str, other: str, reason: str
+    ) -> None:
+        events = build.events([Case("a")])
+        for number, each in enumerate(events):
+            if isinstance(each, Measurement) and each.launch in (0, 2):  # base of round 1, head of round 2
+                events[number] = each.model_copy(update={name: other})
+        (found,) = compare(build.of(events), TODAY).rows
+        assert (found.verdict, found.reason) == ("incomparable", reason)
 
     def test_an_error_is_more_than_a_difference(self) -> None:
         assert (
@@ -404,6 +447,7 @@ class TestNotes:
             ({"kernels": [KERNEL.model_copy(update={"name": "n" * 100})]}, f"kernels differ: rms_kernel → {'n' * 59}…"),
             ({"kernels": [KERNEL, KERNEL.model_copy(update={"name": "copy"})]}, "kernels differ: none → copy"),
             ({"n_kernels": [2] * 10 + [3] * 10}, "kernels differ: 1 a call on base, 2–3 on head"),
+            ({"kernels": []}, "kernels differ: rms_kernel → none"),
         ],
     )
     def test_kernels(self, head: dict[str, Any], note: str) -> None:
@@ -415,6 +459,18 @@ class TestNotes:
 
     def test_a_change_with_the_same_kernels_is_doubtful(self) -> None:
         assert row(Case("a", head=20_600.0)).notes == ("same kernels, so doubt it",)
+
+    def test_kernels_whose_code_is_not_known(self) -> None:
+        """CUPTI's records hold no hash of the code: a change inside a kernel leaves all else of it the same."""
+        nameless = {"kernels": [self.KERNEL.model_copy(update={"code": ""})]}
+        same = row(Case("a", base_measurement=nameless, head_measurement=nameless))
+        assert same.notes == ("same kernels (their code is not known)",)
+        slower = row(Case("a", head=20_600.0, base_measurement=nameless, head_measurement=nameless))
+        assert slower.notes == ("same kernels (their code is not known), so doubt it unless that changed",)
+
+    def test_calls_without_kernels(self) -> None:
+        copies: dict[str, Any] = {"kernels": [], "n_kernels": [0] * 20}
+        assert row(Case("a", base_measurement=copies, head_measurement=copies)).notes == ()
 
     @pytest.mark.parametrize(
         ("case", "note"),
@@ -435,12 +491,12 @@ class TestNotes:
             (
                 lambda n: 20_000 if n < 5 else 21_000,
                 lambda n: 20_000 if n % 2 else 21_000,
-                "two speeds: base 5 launches fast, 3 slow; head 4 and 4",
+                "2 modes, 5:3 against 4:4 (fast to slow launches, base against head)",
             ),
             (
                 lambda n: 20_000,
                 lambda n: 20_000 if n < 6 else 21_000,
-                "two speeds: base 8 launches fast, 0 slow; head 6 and 2",
+                "2 modes, 8:0 against 6:2 (fast to slow launches, base against head)",
             ),
         ],
     )
@@ -449,6 +505,11 @@ class TestNotes:
 
     def test_a_change_is_no_mode(self) -> None:
         assert all("modes" not in note for note in row(Case("a", head=22_000.0)).notes)
+
+    def test_each_side_is_parted_by_its_own_gap(self) -> None:
+        """A head that became slower as a whole and has two modes as well."""
+        two = modes([20_000.0] * 5 + [21_000.0] * 3, [21_000.0] * 4 + [22_000.0] * 4)
+        assert two.startswith("2 modes, 5:3 against 4:4")
 
     def test_one_slow_launch_is_no_mode(self) -> None:
         assert all("modes" not in note for note in row(Case("a", head=lambda n: 22_000 if n == 3 else 20_000)).notes)
@@ -475,6 +536,21 @@ class TestNotes:
         said = ("SM clock 1980 MHz on base, 1700 MHz on head", "throttling: none on base, power cap on head")
         assert found.facts.notes == said
         assert [each.notes for each in found.rows] == [("same kernels, so doubt it", *said), ("same kernels",)]
+
+    def test_clocks_of_a_row_are_those_of_its_launches(self) -> None:
+        """In shards the other rows were measured elsewhere; and a row of the host has no device to be slow."""
+        held: Any = {"head": {"throttle_reasons": "power cap"}}
+        host: Any = {"device": "cpu", "timer": "host"}
+        found = judged(Case("a", head=20_600.0, both_case=host, dies={"base": {0: "x"}}), telemetry=held)
+        assert found.facts.notes == ("throttling: none on base, power cap on head",)
+        assert found.rows[0].notes == ("same kernels, so doubt it",)
+        events = build.events([Case("a", head=20_600.0)], telemetry=held)
+        heads = [e.launch for e in events if isinstance(e, LaunchEvent) and e.side == "head"]
+        for number, each in enumerate(events):
+            if isinstance(each, LaunchEnd) and each.launch in heads[3:]:
+                events[number] = each.model_copy(update={"telemetry": {}})
+        (one,) = compare(build.of(events), TODAY).rows
+        assert one.notes[1:] == ("throttling: none on base, power cap in 3 of 8 launches on head",)
 
     def test_equal_clocks_are_not_mentioned(self) -> None:
         telemetry = {"base": {"sm_clock_mhz": 1980.0}, "head": {"sm_clock_mhz": 1965.0}}

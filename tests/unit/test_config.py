@@ -328,8 +328,7 @@ def test_a_wrong_command_line_is_named_as_it_is_typed(command_line: dict[str, An
 )
 def test_looks(rounds: int, max_rounds: int, looks: tuple[int, ...]) -> None:
     made = settings(rounds=rounds, max_rounds=max_rounds)
-    assert made.looks == made.looks_with_escalation == looks
-    assert made.looks_without_escalation == (rounds,)
+    assert made.looks == looks
 
 
 def test_a_run_that_judges_nothing_may_have_one_round() -> None:

@@ -21,12 +21,13 @@ from reports import units
 from reports.compare import compare
 from reports.markdown import COMMENT_BUDGET, SUMMARY_BUDGET
 from reports.measured import measured
+from reports.proofs import Proof
 from reports.render import Links, comment, run_comment, summary
 from reports.render_json import as_json
 from reports.render_terminal import run_table, terminal
 from reports.tables import Comparison, Report
 from runner.config import Mute
-from runner.records import Input
+from runner.records import Input, PlantRecord, SideInfo
 from tests import build
 from tests.build import Case
 
@@ -61,8 +62,8 @@ MIXED = (
 MUTES = (Mute(match="old/*", why="being replaced", until=date(2027, 3, 1)),)
 
 
-def compared(*cases: Case, **options: Any) -> Comparison:
-    return compare(build.results(cases, **options), TODAY, MUTES)
+def compared(*cases: Case, proofs: Sequence[Proof] = (), **options: Any) -> Comparison:
+    return compare(build.results(cases, **options), TODAY, MUTES, proofs=proofs)
 
 
 @cache
@@ -86,6 +87,8 @@ SETUPS: Mapping[str, Mapping[str, Any]] = {
     },
     "partial": {"made": 3, "end": False, "shard": build.shard(0, 2)},
     "empty": {},
+    "aa": {"sides": [SideInfo(name=name, label="main", sha=build.BASE_SHA) for name in ("base", "head")]},
+    "planted": {"plant": PlantRecord(case="norm/rms", fraction=0.05)},
 }  # fmt: skip
 RUNS: Mapping[str, Sequence[Case]] = {
     "mixed": MIXED,
@@ -93,6 +96,8 @@ RUNS: Mapping[str, Sequence[Case]] = {
     "failed-sides": (Case("norm/rms", base=None),),
     "partial": (Case("norm/rms"), Case("norm/slow", head=30_000.0)),
     "empty": (),
+    "aa": (Case("norm/rms"), Case("norm/slow", head=21_000.0)),
+    "planted": (Case("norm/rms[cols=8192]", head=21_080.0), Case("gemm/bf16")),
 }
 
 
@@ -101,7 +106,7 @@ class TestComment:
     def test_golden(self, name: str) -> None:
         golden(
             f"comment-{name}.md",
-            comment(compared(*RUNS[name], **SETUPS[name]), LINKS, nightly="nightly A/A here: 0 of 3,000 rows"),
+            comment(compared(*RUNS[name], proofs=build.proofs(), **SETUPS[name]), LINKS),
         )
 
     @pytest.mark.parametrize("name", RUNS)
@@ -186,11 +191,12 @@ class TestComment:
 
     def test_foreign_text_everywhere(self) -> None:
         sides = [side.model_copy(update={"label": HOSTILE, "sha": ""}) for side in build.header().sides]
-        options = {
+        options: dict[str, Any] = {
             "sides": sides,
             "launches": {"base": {"device": HOSTILE}, "head": {"device": HOSTILE}},
             "prepared": {"base": {"notes": [HOSTILE], "torch": HOSTILE}},
             "broken": {"head": {HOSTILE: HOSTILE}},
+            "plant": PlantRecord(case=HOSTILE, fraction=0.05),
             "harness": build.header().harness.model_copy(update={"version": HOSTILE}),
         }
         case = Case(
@@ -199,7 +205,7 @@ class TestComment:
             head_implementation={"tuning": HOSTILE},
             head_measurement={"rejected": [{"index": 0, "reason": HOSTILE}]},
         )
-        text = comment(compared(case, Case("b", head_case=FAILED), **options), nightly=HOSTILE)
+        text = comment(compared(case, Case("b", head_case=FAILED), **options))
         page = cmarkgfm.github_flavored_markdown_to_html(text, 1 << 17)
         assert page.count("<h") == 1
         assert page.count("<!--") == text.count("<!--") == 1
@@ -256,7 +262,7 @@ class TestBudget:
 class TestTerminal:
     @pytest.mark.parametrize("name", RUNS)
     def test_golden(self, name: str) -> None:
-        golden(f"terminal-{name}.txt", terminal(compared(*RUNS[name], **SETUPS[name]), 140))
+        golden(f"terminal-{name}.txt", terminal(compared(*RUNS[name], proofs=build.proofs(), **SETUPS[name]), 140))
 
     @pytest.mark.parametrize("width", [40, 80, 100, 160])
     def test_golden_of_a_width(self, width: int) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from runner.case import Bench, Implementation, case
 from runner.config import parse, resolve
-from runner.execute import CaseTable, Run, _Rounds
 from runner.plan import Plan
 from runner.records import CaseEvent
+from runner.rounds import CaseTable, Rounds, Run
 from runner.worker.instruments import Instruments
 from runner.worker.measure import measure_case
 from runner.worker.prepare import prepare_case
@@ -285,7 +285,7 @@ def test_only_run_stops_early_and_by_the_settings_of_the_case(
     text = "version: 1\ndefaults: {precision: 0.1}\noverrides: {'host/*': {precision: 0.02}}\n"
     settings = resolve(parse(text, "suites.yaml"), None)
     plan = Plan(seed=1, sides=("head",), rounds=1)
-    run = Run(verb=verb, plan=plan, settings=settings, patterns=(), preload=(), gpu=None)
+    run = Run(verb=verb, plan=plan, settings=settings, looks=(1,), patterns=(), preload=(), gpu=None)
     nobody: Any = None
-    rounds = _Rounds(run, [], CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
+    rounds = Rounds(run, [], CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
     assert rounds._precision(CaseEvent(index=0, side="head", id="host/sort", file="sort.py")) == precision

@@ -1,0 +1,132 @@
+"""Rows on two sides before they are judged, and what a judgement makes of them: what all comparisons share. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from types import MappingProxyType
+
+from runner.config import Mute, muted, select
+from runner.records import JudgeSettings, PlantRecord
+
+from . import notes
+from .decision import Judgement
+from .load import Results
+from .rows import Key, SideRow, Sides, times
+from .tables import HEADLINE_ORDER, MAIN, TABLE_ORDER, ComparedRow, Verdict, distinct
+from .units import percent
+
+TOO_FEW = "too few "  # how the judge's warning about rounds or launches begins
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row before it is judged."""
+
+    key: Key
+    base: SideRow
+    head: SideRow
+    min_effect: float
+    muted: str
+    planted: float = 0.0
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it uses no device, whose clocks then say nothing of it."""
+        return any(side.case is not None and side.case.device == "cpu" for side in (self.base, self.head))
+
+
+def pairs_of(results: Results, today: date, mutes: Sequence[Mute], settings: JudgeSettings) -> list[Pair]:
+    """All rows of base and head, with what holds for each."""
+    sides = Sides(results)
+    pairs = []
+    for key in sides.keys(("base", "head")):
+        effects = [effect for pattern, effect in settings.min_effects if select((pattern,), key[0], ())]
+        mute = muted(mutes, key[0], today)
+        why = f"muted until {mute.until.isoformat()}: {mute.why}" if mute is not None else ""
+        min_effect = effects[-1] if effects else settings.min_effect
+        head = sides.row("head", key)
+        pairs.append(Pair(key, sides.row("base", key), head, min_effect, why, _planted(results.header.plant, head)))
+    return pairs
+
+
+def _planted(plant: PlantRecord | None, head: SideRow) -> float:
+    """The fraction by which a row was slowed on purpose."""
+    case = head.case
+    return plant.fraction if plant and case and select((plant.case,), case.id, case.tags) else 0.0
+
+
+def mutes_of(settings: JudgeSettings) -> list[Mute]:
+    """Those that a results file holds."""
+    return [Mute(mute.match, mute.why, date.fromisoformat(mute.until)) for mute in settings.mute]
+
+
+def ended(mutes: Sequence[Mute], today: date) -> list[str]:
+    """A note on each mute that does not hold any more."""
+    return [
+        f"the mute of {mute.match} ended on {mute.until.isoformat()}: {mute.why}"
+        for mute in mutes
+        if mute.until < today
+    ]
+
+
+def reason_of(judgement: Judgement) -> str:
+    """Why a row is inconclusive; empty where it is not."""
+    if judgement.verdict != "inconclusive":
+        return ""
+    few = next((warning for warning in judgement.warnings if warning.startswith(TOO_FEW)), "")
+    if few or judgement.resolvable is None:
+        return few
+    return (
+        f"a change would have to exceed {percent(judgement.resolvable, plus=False)} to be called at this noise; "
+        "more rounds or a quieter machine lower that"
+    )
+
+
+def row_of(
+    pair: Pair,
+    verdict: Verdict,
+    reason: str,
+    judgement: Judgement | None = None,
+    extra: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> ComparedRow:
+    """The row as it is shown; `extra` are notes beyond those that follow from the records."""
+    sides = (pair.base, pair.head)
+    records = [each.record for side in sides for each in side.placed]
+    return ComparedRow(
+        case=pair.key[0],
+        implementation=pair.key[1],
+        verdict=verdict,
+        reason=reason,
+        base=times(pair.base, judgement.base_ns if judgement else None),
+        head=times(pair.head, judgement.head_ns if judgement else None),
+        change=judgement.change if judgement else None,
+        interval=judgement.interval if judgement else None,
+        resolvable=judgement.resolvable if judgement else None,
+        p_slower=judgement.p_slower if judgement else None,
+        p_faster=judgement.p_faster if judgement else None,
+        p_equivalent=judgement.p_equivalent if judgement else None,
+        min_effect=pair.min_effect,
+        rounds=judgement.rounds if judgement else 0,
+        timing=", ".join(distinct(record.timing for record in records)),
+        cache=", ".join(distinct(record.cache for record in records)),
+        notes=(*notes.of_row(pair.base, pair.head, verdict), *extra),
+        warnings=(*warnings, *notes.doubts(sides)),
+        muted=pair.muted,
+        planted=pair.planted,
+    )
+
+
+def order_of(row: ComparedRow) -> tuple[int, float, str, bool, str]:
+    """By which rows are sorted."""
+    size = abs(row.change) if row.change is not None and row.verdict in ("regressed", "improved") else 0.0
+    return TABLE_ORDER.index(row.verdict), -size, row.case, row.implementation != MAIN, row.implementation
+
+
+def counts_of(rows: Sequence[ComparedRow]) -> Mapping[Verdict, int]:
+    """How many rows have each verdict that occurs, as a headline orders them."""
+    found = Counter(row.verdict for row in rows)
+    return MappingProxyType({verdict: found[verdict] for verdict in HEADLINE_ORDER if found[verdict]})

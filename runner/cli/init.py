@@ -1,0 +1,30 @@
+"""The verb init: writes what a repository needs, and says what to do next."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import EXIT_OK
+from ..init import Source, installed_source, write
+from .console import say
+
+
+def init(asked: argparse.Namespace) -> int:
+    """Write the files; what exists stays."""
+    source = Source.parse(asked.uses) if asked.uses else installed_source()
+    done = write(asked.target, asked.cases, source, force=asked.force)
+    for name in done.written:
+        print(f"wrote {name}")
+    for name in done.kept:
+        print(f"kept  {name}, which was there already (--force writes it anew)")
+    if done.left_out:
+        say(
+            f"not written, since it is not known here which commit of evenbench they shall use: {', '.join(done.left_out)}"
+        )
+        say("  (hint: the same command with --uses OWNER/evenbench@COMMIT writes them too)")
+    cases = "" if asked.cases == "cases" else f" --cases {asked.cases}"
+    print(
+        f"\nNext: evenbench list{cases}, evenbench run{cases}; then put your own functions into {asked.cases}/, and commit."
+        "\nPull requests: docs/setup.md of evenbench walks through GitHub's settings."
+    )
+    return EXIT_OK

@@ -1,0 +1,259 @@
+"""The timed launches of a run: round after round, look after look. Which rows go on is the judge's word.
+
+A round is one launch of each side. After the rounds of a look a judge is asked, who reads the file and knows
+statistics; only the cases that he leaves open go on to the next look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .config import RunSettings
+from .launch import Message
+from .machine import Gpu
+from .plan import Plan
+from .planting import slow_down
+from .preparation import Crew
+from .records import CaseEvent, Failure, Look, Measurement, PlantRecord, SideName, Skip
+
+ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on
+
+Judge: TypeAlias = Callable[[], Collection[str]]
+"""Asked after a look that is not the last: the ids of the cases that another look may still decide."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an interrupted run had done: its `case` lines, whole rounds, the number of its next launch, and its looks."""
+
+    cases: Sequence[CaseEvent]
+    rounds: int
+    launches: int
+    looks: Mapping[int, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that `execute` needs to know.
+
+    Args:
+        verb: ``compare``, or ``run`` for one side.
+        looks: rounds after which rows are judged, ascending; of them `rounds` of the plan is the first.
+        patterns: further narrow the suite's cases; may be empty.
+        preload: modules that the warm parents import.
+        gpu: where device cases run; None on a machine without.
+        taken: what an earlier, interrupted run had done.
+        notes: what is to be known of the machine, a line each.
+        plant: a change to make on purpose, in the timed launches of head.
+    """
+
+    verb: Literal["run", "compare"]
+    plan: Plan
+    settings: RunSettings
+    looks: Sequence[int]
+    patterns: Sequence[str]
+    preload: Sequence[str]
+    gpu: Gpu | None
+    taken: Taken | None = None
+    notes: Sequence[str] = ()
+    plant: PlantRecord | None = None
+
+
+@dataclass(frozen=True)
+class CaseTable:
+    """The cases that launches measure: by side and id, those that work on all sides, those that work on some."""
+
+    by_side: Mapping[SideName, Mapping[str, CaseEvent]]
+    common: frozenset[str]
+    extra: frozenset[str]
+
+    @classmethod
+    def of(cls, events: Sequence[CaseEvent], recorder: Recorder, sides: Sequence[SideName]) -> CaseTable:
+        """From the `case` lines of all sides; tells the recorder their indices."""
+        by_side: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
+        for event in events:
+            recorder.indices[event.side, event.id] = event.index
+            if event.id and any(one.status == "ok" for one in event.implementations):
+                by_side[event.side][event.id] = event
+        working = [frozenset(cases) for cases in by_side.values()]
+        common = frozenset.intersection(*working) if working else frozenset()
+        return cls(by_side, common, frozenset().union(*working) - common)
+
+
+class Rounds:
+    """The timed launches of a run."""
+
+    def __init__(
+        self,
+        run: Run,
+        crews: Sequence[Crew],
+        table: CaseTable,
+        forkable: Mapping[SideName, bool],
+        deadly: Mapping[SideName, Sequence[str]],
+        recorder: Recorder,
+        progress: Progress,
+    ) -> None:
+        self._deadly = deadly
+        self._run = run
+        self._crews = {crew.name: crew for crew in crews}
+        self._table = table
+        self._forkable = forkable
+        self._recorder = recorder
+        self._progress = progress
+        self._lost: Counter[str] = Counter()  # case → rounds in which a launch of it died
+        self._open: frozenset[str] = table.common
+        self._look = run.looks[0]
+        self.measured = 0
+        self.out_of_budget = False
+
+    def make_all(self, judge: Judge | None, in_time: Callable[[], bool]) -> int:
+        """All rounds that a taken-up run has not made yet. Returns how many there are now.
+
+        Args:
+            judge: asked after each look but the last; None ends the run with the first.
+            in_time: whether a round beyond the first look may still start.
+        """
+        looks = self._looks(judge)
+        made = self._run.taken.rounds if self._run.taken else 0
+        for self._look in looks:
+            while made < self._look:
+                if self._look != looks[0] and not in_time():
+                    self.out_of_budget = True
+                    return made
+                self.make(made)
+                made += 1
+            if judge is None or self._look == looks[-1]:
+                break
+            self._open = self._left_open(judge)
+            if not self._open:
+                break
+            self._progress.more(len(self._crews) * (looks[looks.index(self._look) + 1] - made))
+        return made
+
+    def _looks(self, judge: Judge | None) -> Sequence[int]:
+        """The looks of this run: without a pair nothing is judged, so one round tells all there is."""
+        if self._run.verb == "compare" and not self._table.common:
+            return (1,)
+        return self._run.looks if judge is not None else self._run.looks[:1]
+
+    def _left_open(self, judge: Judge) -> frozenset[str]:
+        """Which cases go on after this look: as the interrupted run found, else as the judge says now."""
+        taken = self._run.taken
+        if taken is not None and self._look in taken.looks:
+            return self._open.intersection(taken.looks[self._look])
+        self._progress.stage(f"judging after {self._look} rounds")
+        left = self._open.intersection(judge())
+        indices = [self._recorder.indices[self._run.plan.sides[0], case_id] for case_id in sorted(left)]
+        self._recorder.writer.write(Look(rounds=self._look, open=indices))
+        return left
+
+    def make(self, number: int) -> None:
+        """One round: a launch of each side, device cases and host cases apart, since they start differently."""
+        plan = self._run.plan
+        extra = self._table.extra if number < self._run.looks[0] else frozenset()  # one side tells no more by more
+        order = plan.case_order(number, self._going_on(self._open), self._going_on(extra))
+        sides = [name for name in plan.side_order(number) if name in self._crews]
+        for start in ("fork", "plain"):
+            for slot, name in enumerate(sides):
+                ids = [case_id for case_id in order if self._start(name, case_id) == start]
+                if ids:
+                    self._launch(number, slot, self._crews[name], ids, start)
+
+    def _going_on(self, ids: frozenset[str]) -> list[str]:
+        """A case whose launches died so often that it cannot be judged is not launched again."""
+        allowed = self._look - ROUNDS_TO_JUDGE
+        return [case_id for case_id in ids if self._lost[case_id] <= max(0, allowed)]
+
+    def _start(self, side: SideName, case_id: str) -> Literal["fork", "plain"] | None:
+        event = self._table.by_side.get(side, {}).get(case_id)
+        if event is None:
+            return None
+        return "fork" if event.device != "cpu" and self._forkable[side] else "plain"
+
+    def _launch(self, number: int, slot: int, crew: Crew, ids: Sequence[str], start: Literal["fork", "plain"]) -> None:
+        gpu = self._run.gpu
+        spec = LaunchSpec(
+            side=crew.name,
+            kind="timed",
+            start=start,
+            round=number,
+            rounds=self._look,
+            slot=slot,
+            mirrored=self._run.plan.mirrored(number),
+            uuid=gpu.uuid if gpu else "",
+            driver=gpu.driver if gpu else "",
+        )
+        cases = self._table.by_side[crew.name]
+        targets = [_target(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
+        targets = [target | slow_down(self._run.plant, crew.name, target["id"]) for target in targets]
+        seen: set[tuple[str, str]] = set()
+
+        def accept(launch: int, message: Message) -> None:
+            record = _record(crew.name, launch, message, cases)
+            if isinstance(record, Measurement):
+                if (record.case, record.implementation) in seen:
+                    raise ValueError("measured twice")
+                seen.add((record.case, record.implementation))
+                self.measured += 1
+            self._recorder.writer.write(record)
+
+        job = {"kind": "measure", "root": str(crew.side.root), "cases": crew.cases, "without": self._deadly[crew.name]}
+        lost = run_targets(crew.session, self._recorder, spec, job, targets, accept, self._progress)
+        self._lost.update(list(lost))
+
+    def _precision(self, case: CaseEvent) -> float:
+        """When sampling may stop early; in a comparison never, so that both sides draw equally."""
+        return self._run.settings.measure_for(case.id, case.tags).precision if self._run.verb == "run" else 0.0
+
+
+def _target(case: CaseEvent, *, mirrored: bool, precision: float) -> Message:
+    return {
+        "id": case.id,
+        "timeout_s": case.timeout_s,
+        "timing": case.timer,
+        "cache": case.cache,
+        "mirrored": mirrored,
+        "precision": precision,
+        "implementations": {
+            one.name: {
+                "samples": one.samples,
+                "warmup": one.warmup,
+                "batch": one.batch,
+                "check": one.check or "unchecked",
+                "result": one.result,
+            }
+            for one in case.implementations
+            if one.status == "ok"
+        },
+    }
+
+
+def _record(
+    side: SideName, launch: int, message: Message, cases: Mapping[str, CaseEvent]
+) -> Measurement | Failure | Skip:
+    """A launch's message as a record, held against what was asked of it. Raises ValueError for anything else."""
+    case = cases.get(str(message.get("case")))
+    if case is None:
+        raise ValueError("about a case that was not asked for")
+    names = {one.name for one in case.implementations}
+    if message.get("implementation", next(iter(names))) not in names:
+        raise ValueError("about an implementation that was not asked for")
+    if message["event"] == "measurement":
+        inputs = (
+            hashlib.sha256(str(message.get("inputs", "")).encode()).hexdigest()[:16] if message.get("inputs") else ""
+        )
+        record = Measurement.model_validate({**message, "launch": launch, "inputs": inputs})
+        if record.timing != case.timer or record.cache != case.cache:
+            raise ValueError("timed otherwise than it was prepared")
+        return record
+    fields: dict[str, Any] = {**message, "launch": launch, "side": side}
+    if message["event"] == "failure":
+        return Failure.model_validate(fields)
+    if message["event"] == "skip":
+        return Skip.model_validate(fields)
+    raise ValueError(f"of unknown kind {message['event']!r}")

@@ -1,0 +1,177 @@
+"""Are the verdicts right? From recorded launches, without a GPU: `scripts/prove verdicts`.
+
+How comparisons are drawn from the recordings stands in `prove_verdicts_draws`, the rules of other tools in `rivals`,
+simulated noise in `prove_verdicts_noise`; how the figures are shown in `prove_verdicts_tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.prove_verdicts_draws import Drawn, Ended, as_measured, joined, looked_at, runs_of, some_rounds
+from scripts.recorded import Integers, Pool
+
+LOOKS = (8, 16, 24)
+FACTORS = (1.01, 1.02, 1.03, 1.05)
+SAME = 1.0  # the factor of untouched rows
+SLOWED = 10  # rows of a run of about 100
+LONG_NS = 3_000.0  # shorter kernels last a few dozen ticks of the device's clock
+CASES_MIN = 8  # of a recording that untouched rows are drawn from
+
+Tally = NDArray[Any]  # of TALLY: what became of rows, an entry for each
+TALLY = np.dtype(
+    [
+        ("run", int),
+        ("long", bool),
+        ("regressed", bool),
+        ("flagged", bool),  # or improved
+        ("unchanged", bool),
+        ("covered", bool),  # the interval holds the true change
+        ("two_modes", bool),
+        ("rounds", int),
+        ("agrees", bool),  # another run on the same change, without a launch in common, has the same verdict
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of the rows of many runs, by the factor that head was slowed by.
+
+    Args:
+        name: of the recording or noise.
+        looks: after how many rounds rows were judged.
+        late: rows after their last look.
+        early: the same rows with one look, at the first of `looks`.
+        samples: (base, head) of the rows of `early`, for the rules of other tools.
+    """
+
+    name: str
+    looks: tuple[int, ...]
+    late: Mapping[float, Tally]
+    early: Mapping[float, Tally]
+    samples: Mapping[float, tuple[Integers, Integers]]
+
+
+class InKernel(NamedTuple):
+    """A case that was slowed in its kernel: its time, the change over all recorded rounds, and rows of drawn runs."""
+
+    case: str
+    how: str
+    ns: float
+    change: float
+    interval: tuple[float, float]
+    rows: Tally
+
+
+def found_in(pool: Pool, random: np.random.Generator, runs: int) -> Found:
+    """Runs of about 100 rows drawn from a recording."""
+    looks = looks_within(pool.rounds)
+    return found_of(pool.name, (runs_of(pool, looks[-1], random)[0] for _ in range(runs)), looks, random)
+
+
+def found_of(name: str, drawn: Iterable[Drawn], looks: tuple[int, ...], random: np.random.Generator) -> Found:
+    """Each run untouched, and with some rows of head slowed by each factor."""
+    late: dict[float, list[Tally]] = {factor: [] for factor in (SAME, *FACTORS)}
+    early: dict[float, list[Tally]] = {factor: [] for factor in late}
+    firsts: dict[float, list[Drawn]] = {factor: [] for factor in late}
+    for run, same in enumerate(drawn):
+        chosen = random.permutation(len(same))[:SLOWED]
+        for factor in late:
+            rows = np.arange(len(same)) if factor == SAME else chosen
+            head = same if factor == SAME else same.planted(rows, factor)
+            first = head.first(looks[0])
+            late[factor].append(tally(run, looked_at(head, looks), factor - 1, rows))
+            early[factor].append(tally(run, looked_at(first, looks[:1]), factor - 1, rows))
+            firsts[factor].append(first.taken(rows))
+    samples = {factor: joined(parts).sides for factor, parts in firsts.items()}
+    return Found(name, looks, _together(late), _together(early), samples)
+
+
+def runs_with(rows: Tally, flagged: NDArray[np.bool_]) -> tuple[int, int]:
+    """In how many runs any of the rows is flagged, of how many."""
+    return len(np.unique(rows["run"][flagged])), len(np.unique(rows["run"]))
+
+
+def looks_within(rounds: int) -> tuple[int, ...]:
+    """The planned looks for which there are rounds."""
+    return tuple(look for look in LOOKS if look <= rounds)
+
+
+def tally(run: int, ended: Ended, change: float, rows: Integers) -> Tally:
+    """What became of some rows of a run, whose true change is known."""
+    found = np.zeros(len(ended.judgements), TALLY)
+    found["run"] = run
+    found["long"] = ended.ns >= LONG_NS
+    found["regressed"] = ended.are("regressed")
+    found["flagged"] = ended.are("regressed", "improved")
+    found["unchanged"] = ended.are("unchanged")
+    found["covered"] = ended.covers(change)
+    found["two_modes"] = ended.two_modes
+    found["rounds"] = ended.rounds
+    return found[rows]
+
+
+def in_kernel(pool: Pool, filler: Pool, random: np.random.Generator, runs: int) -> list[InKernel]:
+    """The planted cases of a recording, found in pairs of runs of about 100 rows that share no launch.
+
+    Rows that a small recording lacks to a run are untouched ones of another.
+    """
+    whole = looked_at(as_measured(pool, np.arange(pool.rounds)), (pool.rounds,))
+    looks = looks_within(pool.rounds // 2)
+    rows: dict[str, list[Tally]] = {case: [] for case in pool.planted}
+    for run in range(runs):
+        parts = some_rounds(pool, looks[-1], random, 2)
+        more = runs_of(filler, looks[-1], random)[0] if len(pool.cases) < SLOWED else None
+        ended = [looked_at(_filled(as_measured(pool, part), more), looks) for part in parts]
+        for case in pool.planted:
+            at = np.array([pool.cases.index(case)])
+            change = whole.judgements[at[0]].change or 0.0
+            one, other = (tally(run, each, change, at) for each in ended)
+            one["agrees"] = ended[0].judgements[at[0]].verdict == ended[1].judgements[at[0]].verdict
+            other["agrees"] = one["agrees"]
+            rows[case] += [one, other]
+    judged = {each.key: each for each in whole.judgements}
+    return [
+        InKernel(
+            case, how, each.base_ns or 0.0, each.change or 0.0, each.interval or (0.0, 0.0), np.concatenate(rows[case])
+        )
+        for case, how in pool.planted.items()
+        if (each := judged[case, 0])
+    ]
+
+
+def _filled(drawn: Drawn, more: Drawn | None) -> Drawn:
+    return joined([drawn, more]) if more is not None else drawn
+
+
+def agreeing(pool: Pool, random: np.random.Generator, runs: int, factor: float) -> NDArray[np.bool_]:
+    """Of rows slowed by the factor in two runs without a launch in common, whether both give one verdict."""
+    looks = looks_within(pool.rounds // 2)
+    equal = []
+    for _ in range(runs):
+        pair = runs_of(pool, looks[-1], random, 2)
+        rows = random.permutation(len(pair[0]))[:SLOWED]
+        one, other = (looked_at(each.planted(rows, factor), looks).judgements for each in pair)
+        equal += [one[row].verdict == other[row].verdict for row in rows]
+    return np.array(equal)
+
+
+def as_recorded(pool: Pool) -> Tally:
+    """The untouched rows as they ran, with the sides that they had, cut into runs of the first look's rounds."""
+    rounds = LOOKS[0]
+    runs = []
+    for run in range(pool.rounds // rounds):
+        part = np.arange(run * rounds, (run + 1) * rounds)
+        ended = looked_at(as_measured(pool.untouched, part), (rounds,))
+        runs.append(tally(run, ended, 0.0, np.arange(len(ended.judgements))))
+    return np.concatenate(runs)
+
+
+def _together(parts: Mapping[float, Sequence[Tally]]) -> dict[float, Tally]:
+    return {factor: np.concatenate(each) for factor, each in parts.items()}

@@ -16,19 +16,29 @@ from . import kinds, notes
 from .facts import facts_of
 from .load import Launch, Results
 from .location import Floats, Row, locations
-from .pairs import Pair, counts_of, ended, mutes_of, order_of, pairs_of, reason_of, row_of
+from .pairs import (
+    Pair,
+    counts_of,
+    ended,
+    mutes_of,
+    order_of,
+    pairs_of,
+    reason_of,
+    row_of,
+    samples_of,
+    unjudgeable,
+)
 from .proofs import Proof, history_of, moment
-from .rows import differences, other_device, settled, tick
+from .rows import settled
 from .statistics import MIN_ROUNDS, ONE_SIDED, Judgement, Settings, Shuffled, geometric_mean, judge, shuffled_labels
 from .tables import (
     ComparedRow,
     Comparison,
+    Control,
     Report,
     ShuffledLabels,
-    Verdict,
     row_name,
 )
-from .units import count
 
 OFTEN = 3  # of 20 draws of shuffled labels: only 0.1 % of sound runs have a row flagged so often
 LAUNCHES_MAX = 5_000_000  # rows × rounds: 200,000 rows of 24 rounds; what judging holds of each takes some 500 bytes
@@ -57,9 +67,9 @@ def compare(
     mutes = mutes_of(settings) if mutes is None else mutes
     how = Settings(tuple(results.header.looks), settings.equivalence, settings.family_error)
     pairs = pairs_of(results, today, mutes, settings)
-    verdicts = [settled(pair.base, pair.head, results) or _unjudgeable(pair) for pair in pairs]
+    verdicts = [settled(pair.base, pair.head, results) or unjudgeable(pair) for pair in pairs]
     open_pairs = [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is None]
-    rows = [_samples(pair) for pair in open_pairs]
+    rows = [samples_of(pair) for pair in open_pairs]
     _refuse_too_much(rows)
     located = locations(rows)
     judgements = judge(rows, how, located)
@@ -79,6 +89,7 @@ def compare(
         mean=None if results.header.plant else geometric_mean(rows, located),
         shuffled=_shuffled(shuffled_labels(rows, how, results.header.seed, located=located), open_pairs, judgements),
         artifacts=results.artifacts,
+        control=_control(results, today, settings, how),
         history=history_of(proofs, facts.uuids, started) if started is not None else None,
     )
 
@@ -135,33 +146,6 @@ def _confirmed(comparison: Comparison) -> str:
     return f" ({sum(1 for second in seconds if second.confirmed):,} confirmed)" if seconds else ""
 
 
-def _unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
-    """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
-    rounds = [{each.launch.round for each in side.placed} for side in (pair.base, pair.head)]
-    whole = len(rounds[0] & rounds[1])
-    if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
-        said = [f"{side.side} died in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead]
-        errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
-        return "failed", f"{', '.join(said)}, {whole} whole ones are left: {errors}"
-    if whole < MIN_ROUNDS and (left := [side for side in (pair.head, pair.base) if side.losses]):
-        return "skipped", "; ".join(
-            f"{side.side}, round {side.losses[0].round + 1}: {side.losses[0].error}" for side in left
-        )
-    found = differences(pair.base, pair.head) or other_device(pair.base, pair.head)
-    return ("incomparable", "; ".join(found)) if found else None
-
-
-def _samples(pair: Pair) -> Row:
-    base, head = (
-        {each.launch.round: each.record.device_busy_ns for each in side.placed} for side in (pair.base, pair.head)
-    )
-    last = max((number for number in (*base, *head) if number is not None), default=-1)
-    rounds = [
-        (base.get(number), head.get(number)) if number in base or number in head else None for number in range(last + 1)
-    ]
-    return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
-
-
 def _judged_row(
     pair: Pair, judgement: Judgement, located: Floats, launches: Mapping[int, Launch], partial: bool
 ) -> ComparedRow:
@@ -179,6 +163,18 @@ def _judged_row(
 def _refuse_too_much(rows: Sequence[Row]) -> None:
     if len(rows) * max((len(row.rounds) for row in rows), default=0) > LAUNCHES_MAX:
         raise UntrustedInput(f"more than {LAUNCHES_MAX:,} rounds of rows: no real run has as many")
+
+
+def _control(results: Results, today: date, settings: JudgeSettings, how: Settings) -> Control | None:
+    """Base against its second build, judged as a family of its own; None where the run had none."""
+    if all(side.name != "control" for side in results.header.sides):
+        return None
+    pairs = pairs_of(results, today, (), settings, "control")
+    pairs = [pair for pair in pairs if not (settled(pair.base, pair.head, results) or unjudgeable(pair))]
+    judgements = judge([samples_of(pair) for pair in pairs], how)
+    flagged = [pair for pair, found in zip(pairs, judgements, strict=True) if found.verdict in kinds.CHANGED]
+    judged = sum(1 for found in judgements if found.rounds >= MIN_ROUNDS)
+    return Control(judged, tuple(row_name(*pair.key) for pair in flagged))
 
 
 def _shuffled(shuffled: Shuffled, pairs: Sequence[Pair], judgements: Sequence[Judgement]) -> ShuffledLabels | None:

@@ -31,6 +31,7 @@ Flags = NDArray[np.bool_]
 Freedom = Integers | Floats
 Verdict = Literal["regressed", "improved", "unchanged", "inconclusive"]
 
+MIN_ROUNDS = 6  # under it a t test has next to no power at the levels of a whole run
 CONFIDENCE = 0.95  # of the printed intervals
 EQUIVALENT_P = 0.05  # `unchanged` speaks of one row, so the family does not correct it
 TICK_WITHOUT_ONE_NS = 1  # samples are whole nanoseconds

@@ -197,7 +197,20 @@ def warnings(comparison: Comparison) -> list[str]:
         found.append(
             f"unreliable: with shuffled labels these rows were flagged too often, so no verdict counts: {names}"
         )
+    if comparison.control is not None and comparison.control.flagged:
+        names = ", ".join(comparison.control.flagged)
+        found.append(
+            f"unreliable: base was called changed against a second build of itself, so no verdict counts: {names}"
+        )
     return [*found, *comparison.facts.notes]
+
+
+def control(comparison: Comparison) -> str:
+    """What the control side shows; empty without one."""
+    found = comparison.control
+    if found is None:
+        return ""
+    return f"control, base against a second build of itself: {len(found.flagged):,} of {units.count(found.rows, 'row')} flagged"
 
 
 def reading(comparison: Comparison) -> list[str]:
@@ -278,7 +291,7 @@ def _rounds(about: Facts) -> str:
         return ""
     low, high = about.rounds
     if not about.paired:
-        return f"{low if low == high else f'{low} to {high}'} {'launch' if high == 1 else 'launches'} a side or more"
+        return f"at least {low} {'launch' if low == 1 else 'launches'} a side"
     return units.count(high, "round") if low == high else f"{low} to {high} rounds"
 
 

@@ -124,7 +124,8 @@ def _by_round(side: SideRow) -> list[Samples | None]:
 
 def _judged_row(pair: Pair, judgement: Judgement, located: Floats, launches: Mapping[int, Launch]) -> ComparedRow:
     base, head = (located[:, n][~np.isnan(located[:, n])].tolist() for n in (0, 1))
-    extra = [f"{len(base)} launches of base, {len(head)} of head"] if len(base) != len(head) else []
+    uneven = judgement.interval is not None and len(base) != len(head)  # else the reason says it
+    extra = [f"{len(base)} launches of base, {len(head)} of head"] if uneven else []
     if modes := notes.modes(base, head):
         extra.append(modes)
     if judgement.verdict in ("regressed", "improved") and not pair.on_host:
@@ -146,8 +147,8 @@ def _batches(pair: Pair) -> list[str]:
 def _facts(facts: Facts, base: Stored, head: Stored, rows: Sequence[ComparedRow]) -> Facts:
     """The facts of both runs, with what comes of their being two."""
     both = (base, head)
-    started = [each.results.header.started for each in both]
-    said = [f"launches were not paired: base is of the run of {started[0]}, head of that of {started[1]}", DRIFT]
+    runs = [f"{each.results.header.run_id} of {each.results.header.started}" for each in both]
+    said = [f"launches were not paired: base is of run {runs[0]}, head of run {runs[1]}", DRIFT]
     for what, one, other in (
         ("driver", *(", ".join(each.drivers) for each in both)),
         ("torch", *(", ".join(each.torch) for each in both)),

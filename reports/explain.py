@@ -7,7 +7,7 @@ spread, what lies between the kernels, what was thrown away, and what state the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import median
 from types import MappingProxyType
@@ -39,17 +39,19 @@ STOPS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def explain(results: Results, width: int = 120, *, colour: bool = False) -> str:
+def explain(results: Results, width: int = 120, *, colour: bool = False, cases: Collection[str] | None = None) -> str:
     """Everything that the records hold on each case and implementation, side by side where there are several.
 
     Args:
         results: of any run, complete or not.
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
+        cases: to explain; None for all.
     """
     sides = Sides(results)
     names: list[SideName] = [side.name for side in results.header.sides]
-    rows = [(key, sides.row(name, key)) for key in sides.keys(names) for name in names]
+    keys = [key for key in sides.keys(names) if cases is None or key[0] in cases]
+    rows = [(key, sides.row(name, key)) for key in keys for name in names]
     parts: list[RenderableType] = []
     for key, row in rows:
         if row.status != "absent":

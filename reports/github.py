@@ -73,6 +73,7 @@ class GitHub:
         token: of the job.
         clock: seconds since 1970.
         sleep: waits that many seconds.
+        rehearse: is told method, path and body of each write, which then is not sent.
     """
 
     def __init__(
@@ -83,13 +84,20 @@ class GitHub:
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
+        rehearse: Callable[[str, str, Json], None] | None = None,
     ) -> None:
         self._session = session
         self._api = api.rstrip("/")
         self._auth = _Bearer(token)
         self._clock = clock
         self._sleep = sleep
+        self._rehearse = rehearse
         self._wrote = float("-inf")
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is written."""
+        return self._rehearse is not None
 
     def get(self, path: str, **params: str | int) -> Any:
         """What is at `path`, below the API's address."""
@@ -118,7 +126,7 @@ class GitHub:
             if (found := find()) is not None:
                 return found
             try:
-                return _json(self._send("POST", self._api + path, body=body))
+                return self._write("POST", path, body)
             except Unanswered:
                 if attempt == TRIES - 1:
                     raise
@@ -127,14 +135,21 @@ class GitHub:
 
     def edit(self, path: str, body: Json) -> Any:
         """PATCH."""
-        return _json(self._send("PATCH", self._api + path, body=body))
+        return self._write("PATCH", path, body)
 
     def delete(self, path: str) -> None:
         """DELETE; what is gone already is fine."""
         try:
-            self._send("DELETE", self._api + path)
+            self._write("DELETE", path, {})
         except NotFound:
             return
+
+    def _write(self, method: str, path: str, body: Json) -> Any:
+        if self._rehearse is not None:
+            self._rehearse(method, path, body)
+            return None
+        answer = self._send(method, self._api + path, body=body or None)
+        return _json(answer) if answer.content else None
 
     def _send(
         self, method: str, url: str, *, params: Mapping[str, str | int] | None = None, body: Json | None = None

@@ -1,7 +1,8 @@
 """What kind of run a comparison is: an ordinary one, or one whose truth is known, and what that one proves. Pure.
 
 An A/A run has the same commit on both sides, made ready in the same way: what it calls changed is a false alarm. In a
-planted run head was slowed on purpose: that must be found, and nothing else.
+planted run head was slowed on purpose: that must be found, and nothing else. A run with a control side knows the truth
+about that one alone.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from .proofs import NAMES_MAX, Planted, Proof
 from .tables import ComparedRow, Comparison
 from .units import count
 
-Kind = Literal["aa", "planted", "ordinary"]
+Kind = Literal["aa", "planted", "control", "ordinary"]
 CHANGED = ("regressed", "improved")
 PROVING = (
-    "A/A runs (evenbench compare REF REF, one commit on both sides) and planted ones (--plant) have proofs, once they "
-    "are complete"
+    "A/A runs (evenbench compare REF REF, one commit on both sides), planted ones (--plant) and those with a control side "
+    "(--control) have proofs, once they are complete"
 )
 
 
@@ -60,10 +61,11 @@ def kind_of(comparison: Comparison) -> Kind:
         return "planted"
     sides = {side.name: side for side in header.sides}
     base, head = sides.get("base"), sides.get("head")
-    if base is None or head is None or not base.sha or base.dirty or head.dirty:
-        return "ordinary"
-    same = ("sha", "tree", "setup", "python")
-    return "aa" if all(getattr(base, name) == getattr(head, name) for name in same) else "ordinary"
+    if base and head and base.sha and not base.dirty and not head.dirty:
+        same = ("sha", "tree", "setup", "python")
+        if all(getattr(base, name) == getattr(head, name) for name in same):
+            return "aa"
+    return "control" if comparison.control is not None else "ordinary"
 
 
 def unplanted(comparison: Comparison) -> list[ComparedRow]:
@@ -104,7 +106,7 @@ def unproven(comparison: Comparison) -> tuple[str, ...]:
 def planted_change(comparison: Comparison) -> PlantedChange | None:
     """What became of the planted change; None where none was planted."""
     plant = comparison.facts.header.plant
-    if plant is None:
+    if plant is None or not comparison.facts.paired:
         return None
     rows = [row for row in comparison.rows if row.planted]
     cases = tuple(dict.fromkeys(row.case for row in rows))
@@ -124,12 +126,18 @@ def proof_of(comparison: Comparison) -> Proof:
     kind, header, facts = kind_of(comparison), comparison.facts.header, comparison.facts
     if kind == "ordinary":
         raise UsageError("an ordinary comparison proves nothing, since nobody knows its truth", PROVING)
+    if header.confirms:
+        raise UsageError("a second run of rows that were called changed proves nothing: they were chosen", PROVING)
     if facts.partial:
         raise UsageError("the run did not come to its end, so it proves nothing", PROVING)
-    rows, planted = judged(unplanted(comparison)), _planted(comparison)
+    planted = _planted(comparison)
+    if kind == "control" and comparison.control is not None:
+        rows, names = comparison.control.rows, list(comparison.control.flagged)
+    else:
+        found = judged(unplanted(comparison))
+        rows, names = len(found), [row.name for row in changed(found)]
     if not rows and planted is None:
         raise NothingMeasured("no row was judged, so nothing is proved", "the table says why, row by row")
-    flagged = changed(rows)
     try:
         return Proof(
             kind=kind,
@@ -139,9 +147,9 @@ def proof_of(comparison: Comparison) -> Proof:
             devices=list(facts.devices),
             drivers=list(facts.drivers),
             harness=header.harness.version,
-            rows=len(rows),
-            flagged=len(flagged),
-            names=[row.name for row in flagged[:NAMES_MAX]],
+            rows=rows,
+            flagged=len(names),
+            names=names[:NAMES_MAX],
             planted=planted,
         )
     except ValidationError as error:

@@ -114,6 +114,11 @@ class Results:
         return not self.missing and len(self.ends) == len(self.headers)
 
     @property
+    def complete_shards(self) -> bool:
+        """Whether each shard that is here ran to its end."""
+        return len(self.ends) == len(self.headers)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is missing, a sentence each."""
         notes = []
@@ -151,6 +156,33 @@ def load_files(paths: Sequence[Path], *, max_bytes: int | None = None) -> Result
         raise UsageError("no results file given")
     with _no_collection():
         return _joined([(path, _load(path, max_bytes)) for path in paths])
+
+
+def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[Results, tuple[Results, ...]]:
+    """Read a run from the files of its shards, as `load_files`, and the second runs that measured its regressed rows again.
+
+    A second run that is given alone is a run as any other.
+
+    Raises:
+        UsageError: no path, a second run of another run, or two of the same; or as `load_file`.
+        UntrustedInput: as `load_files`.
+    """
+    if not paths:
+        raise UsageError("no results file given")
+    with _no_collection():
+        files = [(path, _load(path, max_bytes)) for path in paths]
+        firsts = [each for each in files if not each[1].header.confirms] or files
+        results = _joined(firsts)
+        seconds = [] if firsts is files else [each for each in files if each[1].header.confirms]
+        confirmed = {header.run_id: "" for header in results.headers}
+        for path, found in seconds:
+            first = found.header.confirms
+            if first not in confirmed:
+                raise UsageError(f"{path} confirms a run that is not here: {first}", "name that run's file too")
+            if confirmed[first]:
+                raise UsageError(f"{confirmed[first]} and {path} confirm the same run", "name one of them")
+            confirmed[first] = str(path)
+        return results, tuple(merge([found]) for _, found in seconds)
 
 
 def _joined(shards: list[tuple[Path, Gathered]]) -> Results:

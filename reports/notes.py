@@ -23,6 +23,8 @@ MODE_GAP = (
 MODE_MIN_GAP = 0.005  # and at least this change: smaller modes move no verdict
 MODE_MIN_LAUNCHES = 2  # of the smaller cluster: one launch is an outlier
 SAME_KERNELS = "same kernels"
+KERNELS_DIFFER = "kernels differ"
+OF_KERNELS = (SAME_KERNELS, KERNELS_DIFFER)  # how a note on kernels begins
 BUT_CODE = " (their code is not known)"  # names, grids, blocks, registers and shared memory are equal
 DOUBT = ", so doubt it"  # of a change: what else could have made it?
 DOUBT_UNLESS = ", so doubt it unless that changed"
@@ -94,10 +96,10 @@ def kernels(base: Sequence[Placed], head: Sequence[Placed]) -> str:
     if not (one or other) or any(all(each.record.n_kernels is None for each in side) for side in (base, head)):
         return ""
     if one != other:
-        return f"kernels differ: {_kernel_difference(one, other)}"
+        return f"{KERNELS_DIFFER}: {_kernel_difference(one, other)}"
     a, b = (_counts(side) for side in (base, head))
     if a != b:
-        return f"kernels differ: {_listed(a)} a call on base, {_listed(b)} on head"
+        return f"{KERNELS_DIFFER}: {_listed(a)} a call on base, {_listed(b)} on head"
     return SAME_KERNELS if all(kernel.code for kernel in one) else f"{SAME_KERNELS}{BUT_CODE}"
 
 
@@ -189,7 +191,7 @@ def clocks(launches: Iterable[Launch]) -> tuple[str, ...]:
     base, head = speeds["base"], speeds["head"]
     if base and head and max(base, head) / min(base, head) - 1 > CLOCK_DIFFERENCE:
         notes.append(f"SM clock {base:.0f} MHz on base, {head:.0f} MHz on head")
-    if any(_throttles(found) for found in timed.values()):
+    if any(throttles(found) for found in timed.values()):
         notes.append("throttling: " + ", ".join(f"{_held(timed[side])} on {side}" for side in _PAIR))
     return tuple(notes)
 
@@ -197,7 +199,7 @@ def clocks(launches: Iterable[Launch]) -> tuple[str, ...]:
 def throttled(launches: Sequence[Launch]) -> tuple[str, ...]:
     """What held the clocks back in timed launches of any side, and in how many; empty where nothing did."""
     timed = [each for each in launches if each.event.round is not None]
-    held = [reasons for each in timed if (reasons := _throttles([each]))]
+    held = [reasons for each in timed if (reasons := throttles([each]))]
     if not held:
         return ()
     return (f"clocks were held back in {len(held)} of {len(timed)} launches: {', '.join(distinct(chain(*held)))}",)
@@ -214,10 +216,11 @@ def _clock(launches: Sequence[Launch]) -> float | None:
 
 def _held(launches: Sequence[Launch]) -> str:
     """What held the clocks back in these launches, and in how many where not in all."""
-    held = sum(1 for each in launches if _throttles([each]))
+    held = sum(1 for each in launches if throttles([each]))
     some = f" in {held} of {len(launches)} launches" if held < len(launches) else ""
-    return f"{', '.join(_throttles(launches))}{some}" if held else "none"
+    return f"{', '.join(throttles(launches))}{some}" if held else "none"
 
 
-def _throttles(launches: Sequence[Launch]) -> tuple[str, ...]:
+def throttles(launches: Sequence[Launch]) -> tuple[str, ...]:
+    """What held the clocks back in any of these launches."""
     return distinct(str(each.end.telemetry.get(THROTTLE_KEY) or "") for each in launches if each.end is not None)

@@ -9,14 +9,16 @@ from datetime import date
 from types import MappingProxyType
 
 from runner.config import Mute, muted, select
-from runner.records import JudgeSettings, PlantRecord
+from runner.records import JudgeSettings, PlantRecord, SideName
 
 from . import notes
 from .decision import Judgement
 from .load import Results
-from .rows import Key, SideRow, Sides, times
+from .location import Row
+from .rows import Key, SideRow, Sides, differences, other_device, tick, times
+from .statistics import MIN_ROUNDS
 from .tables import HEADLINE_ORDER, MAIN, TABLE_ORDER, ComparedRow, Verdict, distinct
-from .units import percent
+from .units import count, percent
 
 TOO_FEW = "too few "  # how the judge's warning about rounds or launches begins
 
@@ -38,16 +40,18 @@ class Pair:
         return any(side.case is not None and side.case.device == "cpu" for side in (self.base, self.head))
 
 
-def pairs_of(results: Results, today: date, mutes: Sequence[Mute], settings: JudgeSettings) -> list[Pair]:
-    """All rows of base and head, with what holds for each."""
+def pairs_of(
+    results: Results, today: date, mutes: Sequence[Mute], settings: JudgeSettings, other: SideName = "head"
+) -> list[Pair]:
+    """All rows of base and head, or of base and another side in its place, with what holds for each."""
     sides = Sides(results)
     pairs = []
-    for key in sides.keys(("base", "head")):
+    for key in sides.keys(("base", other)):
         effects = [effect for pattern, effect in settings.min_effects if select((pattern,), key[0], ())]
         mute = muted(mutes, key[0], today)
         why = f"muted until {mute.until.isoformat()}: {mute.why}" if mute is not None else ""
         min_effect = effects[-1] if effects else settings.min_effect
-        head = sides.row("head", key)
+        head = sides.row(other, key)
         pairs.append(Pair(key, sides.row("base", key), head, min_effect, why, _planted(results.header.plant, head)))
     return pairs
 
@@ -70,6 +74,34 @@ def ended(mutes: Sequence[Mute], today: date) -> list[str]:
         for mute in mutes
         if mute.until < today
     ]
+
+
+def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
+    """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
+    rounds = [{each.launch.round for each in side.placed} for side in (pair.base, pair.head)]
+    whole = len(rounds[0] & rounds[1])
+    if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
+        said = [f"{side.side} died in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead]
+        errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
+        return "failed", f"{', '.join(said)}, {whole} whole ones are left: {errors}"
+    if whole < MIN_ROUNDS and (left := [side for side in (pair.head, pair.base) if side.losses]):
+        return "skipped", "; ".join(
+            f"{side.side}, round {side.losses[0].round + 1}: {side.losses[0].error}" for side in left
+        )
+    found = differences(pair.base, pair.head) or other_device(pair.base, pair.head)
+    return ("incomparable", "; ".join(found)) if found else None
+
+
+def samples_of(pair: Pair) -> Row:
+    """The samples of both sides, round by round."""
+    base, head = (
+        {each.launch.round: each.record.device_busy_ns for each in side.placed} for side in (pair.base, pair.head)
+    )
+    last = max((number for number in (*base, *head) if number is not None), default=-1)
+    rounds = [
+        (base.get(number), head.get(number)) if number in base or number in head else None for number in range(last + 1)
+    ]
+    return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
 
 
 def reason_of(judgement: Judgement) -> str:

@@ -7,12 +7,13 @@ newer one, and nothing is written to a pull request that moved on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
 from pydantic import BaseModel
 
 from .accepted import Acceptance, acceptance
+from .check_run import Check, CheckRuns
 from .events import Run
 from .github import GitHub, Unprocessable
 from .markdown import COMMENT_BUDGET
@@ -35,7 +36,6 @@ from .states import (
 )
 
 BOT = "github-actions[bot]"  # who a workflow's token writes as; nobody else can have this name
-APP = "github-actions"
 PASSES = 3  # looks at the comments until they are as they should be; each other publisher costs one at most
 SHORTER = COMMENT_BUDGET // 2  # of a comment that GitHub found too long
 NEWER = "a newer run has written already"
@@ -59,12 +59,12 @@ class Target:
     head_sha: str
     suite: str
     run: Run
-    workflow: str
+    workflow: str = "manual.yml"
 
     @property
-    def check_name(self) -> str:
-        """Of the check run: what a branch protection rule requires."""
-        return f"evenbench ({config_name(self.suite)})"
+    def config(self) -> str:
+        """The configuration's name in stamps."""
+        return config_name(self.suite)
 
 
 def publish(github: GitHub, target: Target, outcome: Outcome, links: Links) -> list[str]:
@@ -88,22 +88,7 @@ class _Comment(BaseModel):
     user: _User | None = None
 
 
-class _App(BaseModel):
-    slug: str | None = None
-
-
-class _Output(BaseModel):
-    title: str | None = None
-    summary: str | None = None
-
-
-class _Check(BaseModel):
-    id: int
-    status: str
-    conclusion: str | None = None
-    external_id: str | None = None
-    app: _App | None = None
-    output: _Output = _Output()
+_Ours = list[tuple[_Comment, Stamp]]
 
 
 class _Publisher:
@@ -114,49 +99,47 @@ class _Publisher:
         self._target = target
         self._outcome = outcome
         self._links = links
-        self._below = f"/repos/{target.repository}"
-        self._done: list[str] = []
+        name = f"evenbench ({target.config})"
+        self._checks = CheckRuns(github, target.repository, target.head_sha, name, links.run)
+        self._issues = f"/repos/{target.repository}/issues"
+        self._budget = COMMENT_BUDGET
 
     def publish(self) -> list[str]:
         pull = self._current()
-        comments = list(self._comments())
-        check = self._newest_check()
-        stamps = [stamp for _, stamp in comments] + ([parse(check.external_id or "")] if check else [])
-        last = max((stamp for stamp in stamps if stamp), key=lambda stamp: stamp.key, default=None)
-        stamp = self._stamp(last)
+        ours, check = self._comments(), self._checks.newest()
+        said = _newest([stamp for _, stamp in ours])
+        last = _newest([stamp for stamp in (said, check.stamp if check else None) if stamp is not None])
+        stamp = self._stamp(last, said)
         if last is not None and last.key > stamp.key:
             return [NEWER]
         stands = last is not None and last.stands_before(stamp)
         label = self._label(pull, stamp) if stands or self._outcome.state == "done" else None
         if last is not None and stands:
-            self._accept(last, check, label)
-            return self._done or ["the table of this commit stands"]
-        self._write_check(check, stamp, label)
-        self._current()
+            return self._accept(last, check, label)
+        done = [self._checks.write(check, stamp, self._check_text(label))]
+        pull = self._current()
         if pull is not None:
-            self._note(comments, last, stamp)
-            self._write_comment(pull, stamp, label)
-        return self._done
+            done += [self._note(ours, said, stamp), *self._write_comment(pull, stamp, label)]
+        return [each for each in done if each]
 
     def _current(self) -> Pull | None:
-        """Asked again before each kind of write. Raises PullRequestMoved."""
+        """Asked again between writes. Raises PullRequestMoved."""
         if self._target.number is None:
             return None
         return current(self._github, self._target.repository, self._target.number, self._target.head_sha)
 
-    def _stamp(self, last: Stamp | None) -> Stamp:
-        run = self._target.run
-        same_head = last is not None and last.head == self._target.head_sha
-        verdict = self._outcome.verdict
+    def _stamp(self, last: Stamp | None, said: Stamp | None) -> Stamp:
+        run, verdict = self._target.run, self._outcome.verdict
+        known = last is not None and last.head == self._target.head_sha
         return Stamp(
-            config=config_name(self._target.suite),
+            config=self._target.config,
             state=self._outcome.state,
             head=self._target.head_sha,
             run=run.id,
             attempt=run.attempt,
             number=run.number,
-            since=last.since if last is not None and same_head else run.created,
-            verdict=last.verdict if last is not None and verdict == "none" else verdict,
+            since=last.since if last is not None and known else run.created,
+            verdict=said.verdict if said is not None and verdict == "none" else verdict,
         )
 
     def _label(self, pull: Pull | None, stamp: Stamp) -> Acceptance | None:
@@ -165,145 +148,106 @@ class _Publisher:
             return None
         return acceptance(self._github, self._target.repository, pull.number, stamp.since)
 
-    def _accept(self, last: Stamp, check: _Check | None, label: Acceptance | None) -> None:
-        """The run brought no table, so the label is what it may be about."""
+    def _check_text(self, label: Acceptance | None) -> CheckText:
+        text = check_text(self._outcome, self._links, label.why if label is not None else "")
+        by = label.by if label is not None else ""
+        return accepted_check(text, by) if by and text.conclusion == "failure" else text
+
+    def _accept(self, last: Stamp, check: Check | None, label: Acceptance | None) -> list[str]:
+        """The run brought no table, and that of its commit stands: the label is what it may be about."""
         if label is None or not label.by:
-            self._done += [f"the label does not count: {label.why}"] if label else []
-            return
+            return [f"the label does not count: {label.why}" if label else "the table of this commit stands"]
+        done = []
         if check is not None and check.conclusion == "failure":
-            text = CheckText(False, "failure", check.output.title or "", check.output.summary or "")
-            self._edit_check(check, last, accepted_check(text, label.by))
-        self._current()
+            done.append(self._checks.edit(check, last, accepted_check(check.text, label.by)))
+            self._current()
         for found, stamp in self._comments():
-            if stamp == last and (body := with_accepted(found.body or "", label.by)) != found.body:
-                self._github.edit(f"{self._below}/issues/comments/{found.id}", {"body": body})
-                self._done.append("comment edited")
+            body = with_accepted(found.body or "", label.by)
+            if stamp == last and done and body != found.body:
+                self._github.edit(f"{self._issues}/comments/{found.id}", {"body": body})
+                done.append("comment edited")
+        return done or ["the table of this commit stands"]
 
-    # ------------------------------------------------------------------------------------------------------- check run
+    def _comments(self) -> _Ours:
+        """Our comments of this configuration, the oldest first."""
+        if self._target.number is None:
+            return []
+        stamped = ((found, parse(found.body or "")) for found in self._by_us())
+        ours = [(found, stamp) for found, stamp in stamped if stamp is not None and stamp.config == self._target.config]
+        return sorted(ours, key=lambda each: each[0].id)
 
-    def _checks(self) -> Iterator[_Check]:
-        """Check runs of ours on the commit: a job of a pull request may bear the name, but not our stamp."""
-        path = f"{self._below}/commits/{self._target.head_sha}/check-runs"
-        params = {"check_name": self._target.check_name, "filter": "all"}
-        for each in self._github.pages(path, "check_runs", **params):
-            check = checked(_Check, each)
-            if check.app is not None and check.app.slug == APP and parse(check.external_id or ""):
-                yield check
-
-    def _newest_check(self) -> _Check | None:
-        return max(self._checks(), key=lambda check: check.id, default=None)
-
-    def _write_check(self, newest: _Check | None, stamp: Stamp, label: Acceptance | None) -> None:
-        accepted = label.by if label is not None and self._outcome.conclusion == "failure" else ""
-        not_accepted = label.why if label is not None else ""
-        text = check_text(self._outcome, self._links, accepted_by=accepted, not_accepted=not_accepted)
-        if newest is not None and (text.conclusion is not None or newest.status != "completed"):
-            self._edit_check(newest, stamp, text)
-            return  # a check run that ended does not start again: another one of this name takes its place
-        body = {"head_sha": self._target.head_sha, **self._check_body(stamp, text)}
-        self._github.create(
-            f"{self._below}/check-runs",
-            body,
-            lambda: next((check for check in self._checks() if check.external_id == stamp.marker), None),
-        )
-        self._done.append(f"check run created: {text.conclusion or body['status']}")
-
-    def _edit_check(self, check: _Check, stamp: Stamp, text: CheckText) -> None:
-        there = (check.external_id, check.conclusion, check.output.title, check.output.summary)
-        if there == (stamp.marker, text.conclusion, text.title, text.summary):
-            return
-        body = self._check_body(stamp, text)
-        self._github.edit(f"{self._below}/check-runs/{check.id}", body)
-        self._done.append(f"check run edited: {text.conclusion or body['status']}")
-
-    def _check_body(self, stamp: Stamp, text: CheckText) -> dict[str, Any]:
-        status = "completed" if text.conclusion else "in_progress" if text.running else "queued"
-        return {
-            "name": self._target.check_name,
-            "external_id": stamp.marker,
-            "status": status,
-            **({"conclusion": text.conclusion} if text.conclusion else {}),
-            **({"details_url": self._links.run} if self._links.run else {}),
-            "output": {"title": text.title, "summary": text.summary},
-        }
-
-    # -------------------------------------------------------------------------------------------------------- comments
-
-    def _all_comments(self) -> Iterator[_Comment]:
-        """All comments that our workflows wrote: the author decides, since a stranger can write our marker."""
-        for each in self._github.pages(f"{self._below}/issues/{self._target.number}/comments"):
+    def _by_us(self) -> Iterator[_Comment]:
+        """Comments that workflows wrote: the author decides, since a stranger can write our marker."""
+        for each in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
             found = checked(_Comment, each)
             if found.user is not None and found.user.login == BOT:
                 yield found
 
-    def _comments(self) -> Iterator[tuple[_Comment, Stamp]]:
-        """Our comments of this configuration, the oldest first."""
-        if self._target.number is None:
-            return
-        for found in sorted(self._all_comments(), key=lambda found: found.id):
-            stamp = parse(found.body or "")
-            if stamp is not None and stamp.config == config_name(self._target.suite):
-                yield found, stamp
-
-    def _note(self, comments: list[tuple[_Comment, Stamp]], last: Stamp | None, stamp: Stamp) -> None:
-        """An edit notifies nobody, so a turn to regressed is said. Before the edit, which would hide the turn."""
-        if not comments or last is None or stamp.verdict != "regressed" or last.verdict == "regressed":
-            return
+    def _note(self, ours: _Ours, said: Stamp | None, stamp: Stamp) -> str:
+        """An edit notifies nobody, so a turn to regressed is said: before the edit, which would hide the turn."""
+        if said is None or stamp.verdict != "regressed" or said.verdict == "regressed":
+            return ""
         marker = note_marker(stamp)
         self._github.create(
-            f"{self._below}/issues/{self._target.number}/comments",
-            {"body": turned_regressed(self._outcome, stamp, comments[0][0].html_url)},
-            lambda: next((found for found in self._all_comments() if (found.body or "").startswith(marker)), None),
+            f"{self._issues}/{self._target.number}/comments",
+            {"body": turned_regressed(self._outcome, stamp, ours[0][0].html_url)},
+            lambda: next((found for found in self._by_us() if (found.body or "").startswith(marker)), None),
         )
-        self._done.append("comment on the turn created")
+        return "extra comment created"
 
-    def _write_comment(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> None:
+    def _write_comment(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> list[str]:
         """Until the comments are as they should be: another publisher may have written meanwhile."""
-        budget = COMMENT_BUDGET
-
-        def written(send: Callable[[str], Any]) -> None:
-            nonlocal budget
-            try:
-                send(self._body(pull, stamp, label, budget))
-            except Unprocessable as error:
-                if not error.too_long or budget == SHORTER:
-                    raise
-                budget = SHORTER
-                send(self._body(pull, stamp, label, budget))
-
-        path = f"{self._below}/issues"
+        done: list[str] = []
         for _ in range(1 if self._github.dry_run else PASSES):
-            ours = list(self._comments())
+            ours = self._comments()
             if any(there.key > stamp.key for _, there in ours):
-                self._done.append(NEWER)
-                return
+                return [*done, NEWER]
             if not ours:
-                written(lambda body: self._github.create(f"{path}/{pull.number}/comments", {"body": body}, self._first))
-                self._done.append("comment created")
+                self._send(pull, stamp, label, self._create)
+                done.append("comment created")
                 continue  # and look whether another publisher did the same
             (keep, _), *more = ours
-            same = _text(keep.body) == _text(self._body(pull, stamp, label, budget))
+            same = _text(keep.body) == _text(self._body(pull, stamp, label))
             if same and not more:
-                return
+                break
             if not same:
-                written(lambda body, id=keep.id: self._github.edit(f"{path}/comments/{id}", {"body": body}))
-                self._done.append("comment edited")
+                self._send(pull, stamp, label, partial(self._edit, keep.id))
+                done.append("comment edited")
             for extra, _ in more:
-                self._github.delete(f"{path}/comments/{extra.id}")
-                self._done.append("a second comment of ours deleted")
+                self._github.delete(f"{self._issues}/comments/{extra.id}")
+                done.append("a second comment deleted")
+        return done
 
-    def _first(self) -> _Comment | None:
-        return next((found for found, _ in self._comments()), None)
+    def _send(self, pull: Pull, stamp: Stamp, label: Acceptance | None, send: Callable[[str], None]) -> None:
+        try:
+            send(self._body(pull, stamp, label))
+        except Unprocessable as error:
+            if not error.too_long or self._budget == SHORTER:
+                raise
+            self._budget = SHORTER
+            send(self._body(pull, stamp, label))
 
-    def _body(self, pull: Pull, stamp: Stamp, label: Acceptance | None, budget: int) -> str:
+    def _create(self, body: str) -> None:
+        path = f"{self._issues}/{self._target.number}/comments"
+        self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
+
+    def _edit(self, id: int, body: str) -> None:
+        self._github.edit(f"{self._issues}/comments/{id}", {"body": body})
+
+    def _body(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> str:
         outcome, target = self._outcome, self._target
         again = footer(fork=pull.from_fork, number=pull.number, head=target.head_sha, workflow=target.workflow)
         if outcome.comparison is None:
-            body = state_comment(outcome, stamp, self._links)
+            body = f"{stamp.marker}\n{state_comment(outcome, target.head_sha, self._links)}"
             return f"{body}\n{again}" if outcome.state == "failed" else body
-        room = budget - len(again) - len(with_accepted("\n", label.by if label else "")) - 2
+        by = label.by if label is not None and outcome.conclusion == "failure" else ""
+        room = self._budget - len(again) - len(with_accepted("\n", by))
         body = comment(outcome.comparison, self._links, name=stamp.name, budget=room)
-        return with_accepted(f"{body.rstrip()}\n\n{again}", label.by if label and outcome.met else "")
+        return with_accepted(f"{body.rstrip()}\n\n{again}", by)
+
+
+def _newest(stamps: list[Stamp]) -> Stamp | None:
+    return max(stamps, key=lambda stamp: stamp.key, default=None)
 
 
 def _text(body: str | None) -> str:

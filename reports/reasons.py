@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,8 @@ from .decision import CONFIDENCE, EQUIVALENT_P, change_of, t_quantile
 from .tables import MAIN, ComparedRow, Comparison
 
 ROUNDS_TRIED = 1_000  # a noise that needs more rounds needs another machine
+LEAST_CHANGE = -1 + 2**-52
 CHANGED = ("regressed", "improved")
-HOLM = "step {step:,} of {steps:,} of Holm's"
 
 
 @dataclass(frozen=True)
@@ -75,28 +76,28 @@ class Judged:
     @property
     def estimate(self) -> float:
         """Mean over the rounds."""
-        return float(np.log1p(self.row.change or 0.0))
+        return _log(self.row.change or 0.0)
 
     @property
     def se(self) -> float:
         """The estimate's standard error, as the interval tells it."""
         _, high = self.row.interval or (0.0, 0.0)
-        half = float(np.log1p(high)) - self.estimate
+        half = _log(high) - self.estimate
         return half / float(t_quantile((1 - CONFIDENCE) / 2, np.array(self.row.rounds - 1)))
 
     def called_from(self, rounds: int | None = None) -> float:
         """The estimate from which a slow-down is called, after so many rounds of this noise; its negative a speed-up."""
         level = self.family.last_bound(self.smaller_p) / self.looks
-        return float(np.log1p(self.row.min_effect)) + self._margin(level, rounds)
+        return _log(self.row.min_effect) + self._margin(level, rounds)
 
     def unchanged_up_to(self, rounds: int | None = None) -> float:
         """The estimate up to which `unchanged` can be shown, after so many rounds of this noise; not above 0: never."""
-        return float(np.log1p(self.equivalence)) - self._margin(EQUIVALENT_P / self.looks, rounds)
+        return _log(self.equivalence) - self._margin(EQUIVALENT_P / self.looks, rounds)
 
     def _margin(self, level: float, rounds: int | None) -> float:
         made = self.row.rounds
         number = rounds or made
-        return float(t_quantile(level, np.array(number - 1))) * self.se * (made / number) ** 0.5
+        return float(t_quantile(level, np.array(number - 1))) * self.se * math.sqrt(made / number)
 
     def settled_after(self) -> tuple[int, str] | None:
         """After how many rounds in all an open row would be decided, and how, if estimate and noise stay as they are."""
@@ -111,26 +112,26 @@ class Judged:
 
 def because(row: ComparedRow, comparison: Comparison) -> str:
     """Why the verdict is what it is."""
-    if row.interval is None:
+    if row.interval is None or row.p_equivalent is None:
         return _settled(row)
     judged = judged_of(row, comparison)
     effect, equal = units.setting(row.min_effect), units.setting(judged.equivalence)
-    asked = f"at most {p_value(judged.family.bound(judged.smaller_p))} was asked"
+    family, p = judged.family, judged.smaller_p
+    step = f"step {family.step(p) + 1:,} of {len(family.ps):,} of Holm's"
+    change = f"{_way(judged)} by more than {effect} (p {p_value(p)}, at most {p_value(family.bound(p))} asked: {step})"
+    same = f"within ± {equal} (p {p_value(row.p_equivalent)}, at most {EQUIVALENT_P:g} asked)"
     if row.verdict in CHANGED:
-        way = "slower" if row.verdict == "regressed" else "faster"
-        return f"head is {way} by more than {effect}: p {p_value(judged.smaller_p)}, and {asked} ({holm(judged)})"
-    way = "slower" if judged.estimate > 0 else "faster"
-    missed = (
-        f"that head is {way} by more than {effect} was not shown: p {p_value(judged.smaller_p)}, and {asked} "
-        f"({holm(judged)})"
-    )
-    p = p_value(row.p_equivalent or 0.0)
+        return f"head was shown to be {change}"
     if row.verdict == "unchanged":
-        return f"the change was shown to lie within ± {equal}: p {p}, and at most {EQUIVALENT_P:g} was asked; {missed}"
+        low, high = row.interval
+        small = (
+            ". 0 lies outside the interval: there may be a change, too small to count" if low > 0 or high < 0 else ""
+        )
+        return f"the change was shown to lie {same}, and not that head is {change}{small}"
+    could = units.percent(row.resolvable or 0.0, plus=False)
     return (
-        f"neither was shown. {missed[0].upper()}{missed[1:]}. That the change lies within ± {equal} was not shown either: "
-        f"p {p}, and at most {EQUIVALENT_P:g} was asked. These rounds could have shown "
-        f"{units.percent(row.resolvable or 0.0, plus=False)}"
+        f"neither was shown: not that head is {change}, nor that the change lies {same}. "
+        f"These rounds could have shown a change of {could}, whatever the other rows say"
     )
 
 
@@ -173,10 +174,13 @@ def judged_of(row: ComparedRow, comparison: Comparison) -> Judged:
     return Judged(row, family_of(comparison), looks, comparison.judged_by.equivalence)
 
 
-def holm(judged: Judged) -> str:
-    """Which step of Holm's the smaller p of a row stands at."""
-    family = judged.family
-    return HOLM.format(step=family.step(judged.smaller_p) + 1, steps=len(family.ps))
+def _log(change: float) -> float:
+    """The logarithm of head / base that a change stands for; finite where it was rounded to -100 %."""
+    return math.log1p(max(change, LEAST_CHANGE))
+
+
+def _way(judged: Judged) -> str:
+    return "slower" if (judged.row.p_slower or 0) <= (judged.row.p_faster or 0) else "faster"
 
 
 def p_value(p: float) -> str:
@@ -187,15 +191,15 @@ def p_value(p: float) -> str:
 def _settled(row: ComparedRow) -> str:
     """Of a verdict that the sides' states gave, not their samples."""
     what = "the case" if row.implementation == MAIN else f"the implementation {row.implementation}"
-    hidden = "no set-up failed there and every case file could be imported, so nothing hides it"
+    hides = "Nothing hides it on {}: its set-up went well, and all its case files could be imported"
     words = {
-        "failed": "no number that could be compared",
+        "failed": "there is no number that could be compared",
         "wrong": "its result is not right, so its time says nothing",
         "fixed": "base gave an error and head gives none, so there is no time to compare with",
-        "new": f"{what} is on head only: on base {hidden}",
-        "removed": f"{what} is on base only: on head {hidden}",
-        "skipped": "left out on purpose",
-        "incomparable": "the two sides did not measure the same thing, so a difference would not tell of the code",
+        "new": f"{what} is on head only. {hides.format('base')}",
+        "removed": f"{what} is on base only. {hides.format('head')}",
+        "skipped": "it was left out on purpose",
+        "incomparable": "the sides did not measure the same thing, so a difference would not tell of the code",
         "inconclusive": "there is too little to judge",
     }
     said = words.get(row.verdict, "")

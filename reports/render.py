@@ -49,16 +49,21 @@ class Links:
     docs: str = ""
 
 
-def comment(comparison: Comparison, links: Links = Links(), *, name: str | None = None) -> str:
+def comment(
+    comparison: Comparison, links: Links = Links(), *, name: str | None = None, budget: int = markdown.COMMENT_BUDGET
+) -> str:
     """The comment on a pull request, within GitHub's limit.
 
     Args:
         comparison: what to show.
         links: where the run, the report and the samples are.
         name: goes into the hidden marker by which the comment is found again; None for the suite's name.
+        budget: characters; less than there is room for where more follows.
     """
-    marker = markdown.marker(name if name is not None else comparison.facts.header.suite)
-    return _render(comparison, links, marker, markdown.COMMENT_BUDGET)
+    suite = comparison.facts.header.suite
+    named = suite if comparison.facts.paired else f"diff {suite}"  # no pull request's comment is taken for it
+    marker = markdown.marker(name if name is not None else named)
+    return _render(comparison, links, marker, budget)
 
 
 def summary(comparison: Comparison, links: Links = Links()) -> str:
@@ -141,7 +146,12 @@ def _facts(comparison: Comparison) -> str:
             )
     parts.append(" → ".join(sides))
     parts += [markdown.plain(said) for said in describe.proved(comparison)]
-    parts += [describe.shuffled(comparison), describe.mean(comparison), *describe.nightly(comparison)]
+    parts += [
+        describe.shuffled(comparison),
+        describe.control(comparison),
+        describe.mean(comparison),
+        *describe.nightly(comparison),
+    ]
     return " · ".join(part for part in parts if part)
 
 

@@ -25,10 +25,12 @@ def as_json(outcome: Comparison | Report) -> dict[str, Any]:
         "kind": kind_of(outcome),
         "planted": _planted(outcome),
         "history": _history(outcome.history),
+        "second_runs": [{"run": _run(second), "facts": _facts(second)} for second in outcome.seconds],
         "unreliable": outcome.unreliable,
         "muted": outcome.muted,
         "geometric_mean": None if outcome.mean is None else asdict(outcome.mean),
         "shuffled_labels": None if outcome.shuffled is None else asdict(outcome.shuffled),
+        "control": None if outcome.control is None else asdict(outcome.control),
         "artifacts": [artifact.model_dump(mode="json", exclude={"event"}) for artifact in outcome.artifacts],
         "rows": [_compared_row(row) for row in outcome.rows],
     }
@@ -39,9 +41,13 @@ def _common(schema: str, outcome: Comparison | Report) -> dict[str, Any]:
         "schema": schema,
         "headline": describe.title(outcome),
         "counts": dict(outcome.counts),
-        "run": outcome.facts.header.model_dump(by_alias=True, mode="json", exclude={"event"}),
+        "run": _run(outcome.facts),
         "facts": _facts(outcome.facts),
     }
+
+
+def _run(facts: Facts) -> dict[str, Any]:
+    return facts.header.model_dump(by_alias=True, mode="json", exclude={"event"})
 
 
 def _facts(facts: Facts) -> dict[str, Any]:

@@ -98,6 +98,7 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         *describe.proved(comparison),
         describe.mean(comparison),
         describe.shuffled(comparison),
+        describe.control(comparison),
         " · ".join(describe.nightly(comparison)),
         describe.spent(about),
         *describe.reading(comparison),

@@ -14,7 +14,7 @@ from . import markdown
 from .compare import conditions_met, headline
 from .describe import SHORT_SHA
 from .events import State
-from .render import Links
+from .render import Links, summary
 from .tables import Comparison
 
 LABEL = "evenbench: accepted"  # by which a maintainer says that a regression is wanted
@@ -92,10 +92,9 @@ class Stamp:
         return markdown.marker(self.name)
 
     def stands_before(self, new: Stamp) -> bool:
-        """Whether this is a table that a later run of the same commit, which brings none, leaves alone."""
-        brings_none = new.state in ("queued", "running", "nothing", "superseded")
-        same_run = self.run == new.run and new.state in ("queued", "running")
-        return self.state == "done" and self.head == new.head and brings_none and not same_run
+        """Whether this is a table that another run of the same commit, which brings none, leaves alone."""
+        anew = self.run == new.run and new.state in ("queued", "running", "failed")  # the same run, started again
+        return self.state == "done" and self.head == new.head and new.state != "done" and not anew
 
 
 def parse(body: str) -> Stamp | None:
@@ -184,15 +183,20 @@ class CheckText:
     summary: str
 
 
-def state_comment(outcome: Outcome, stamp: Stamp, links: Links) -> str:
-    """The comment, or job summary, of a run without a table."""
-    lines = [
-        f"### {SIGNS[outcome.state]} evenbench: {outcome.title}",
-        " · ".join([f"head {markdown.code(stamp.head[:SHORT_SHA])}", *_run(links)]),
-    ]
+def state_comment(outcome: Outcome, head: str, links: Links) -> str:
+    """What is said of a run without a table."""
+    about = [f"head {markdown.code(head[:SHORT_SHA])}"] if head else []
+    lines = [f"### {SIGNS[outcome.state]} evenbench: {outcome.title}", " · ".join([*about, *_run(links)])]
     if outcome.reason:
         lines += ["", markdown.plain(outcome.reason)]
-    return "\n".join([stamp.marker, *lines, ""])
+    return "\n".join([*lines, ""])
+
+
+def summary_of(outcome: Outcome, links: Links, head: str) -> str:
+    """What a job summary says: the table, or why there is none."""
+    if outcome.comparison is None:
+        return state_comment(outcome, head, links)
+    return summary(outcome.comparison, links)
 
 
 def footer(*, fork: bool, number: int, head: str, workflow: str) -> str:
@@ -224,33 +228,22 @@ def with_accepted(body: str, by: str) -> str:
     return f"{marker}\n{ACCEPTED}{markdown.code(by)}.\n\n{rest}" if by else f"{marker}\n{rest}"
 
 
-def check_text(outcome: Outcome, links: Links, *, accepted_by: str = "", not_accepted: str = "") -> CheckText:
-    """What the check run says of an outcome.
-
-    Args:
-        outcome: of the run.
-        links: where the run is.
-        accepted_by: who accepted it; empty for nobody.
-        not_accepted: why the label does not count; empty without the label.
-    """
+def check_text(outcome: Outcome, links: Links, not_accepted: str = "") -> CheckText:
+    """What the check run says of an outcome; `not_accepted` is why the label does not count, empty without the label."""
     lines = [markdown.plain(outcome.reason)] if outcome.reason else []
     if outcome.met:
         lines.append(f"fail_on: {', '.join(outcome.met)}")
     if not_accepted:
         lines.append(f"The label {markdown.code(LABEL)} does not count: {markdown.plain(not_accepted)}.")
     lines += _run(links)
-    text = CheckText(outcome.state == "running", outcome.conclusion, outcome.title, "\n\n".join(lines) or outcome.title)
-    return accepted_check(text, accepted_by) if accepted_by else text
+    return CheckText(outcome.state == "running", outcome.conclusion, outcome.title, "\n\n".join(lines) or outcome.title)
 
 
 def accepted_check(text: CheckText, by: str) -> CheckText:
     """A failed check run that someone accepted."""
-    title = (
-        f"accepted by {by}: {text.title.partition(': ')[2] if text.title.startswith('accepted by ') else text.title}"
-    )
     line = f"{ACCEPTED}{markdown.code(by)} with the label {markdown.code(LABEL)}."
-    summary = text.summary if text.summary.startswith(ACCEPTED) else f"{line}\n\n{text.summary}"
-    return replace(text, conclusion="success", title=title, summary=summary)
+    summary = f"{line}\n\n{text.summary}"
+    return replace(text, conclusion="success", title=f"accepted by {by}: {text.title}", summary=summary)
 
 
 def _run(links: Links) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from .decision import (
     EQUIVALENT_P,
+    MIN_ROUNDS,
     Flags,
     GeometricMean,
     Integers,
@@ -52,7 +53,6 @@ __all__ = [
     "shuffled_labels",
 ]
 
-MIN_ROUNDS = 6  # under it a t test has next to no power at the levels of a whole run
 STOP_CHANGED_P = 1e-6  # a row stops as changed only where later looks could not make it doubtful
 STOP_UNCHANGED_RAW_P = 0.05  # a hint of a change keeps an equivalent row going
 DRAWS = 20  # of shuffled labels

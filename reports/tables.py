@@ -231,6 +231,14 @@ class ShuffledLabels:
 
 
 @dataclass(frozen=True)
+class Control:
+    """Base held against a second build of itself: of `rows` judged rows those `flagged` were called changed, falsely."""
+
+    rows: int
+    flagged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Base against head.
 
@@ -244,6 +252,8 @@ class Comparison:
         shuffled: what shuffled labels gave; None where no row was judged.
         artifacts: generated texts held against their saved copies.
         history: what earlier runs proved about this machine; None where nothing is known.
+        seconds: facts of the runs that measured the regressed rows again.
+        control: base against a second build of itself; None where the run had no such side.
     """
 
     judged_by: JudgeSettings
@@ -255,11 +265,14 @@ class Comparison:
     shuffled: ShuffledLabels | None
     artifacts: tuple[Artifact, ...] = ()
     history: ProofHistory | None = None
+    seconds: tuple[Facts, ...] = ()
+    control: Control | None = None
 
     @property
     def unreliable(self) -> bool:
-        """Whether rows were flagged under shuffled labels more often than chance allows, or a side was edited."""
-        return bool(self.facts.changed) or (self.shuffled is not None and bool(self.shuffled.often))
+        """Whether the run's own proofs failed (shuffled labels, the control side), or a side was edited."""
+        unsound = (self.shuffled is not None and self.shuffled.often) or (self.control and self.control.flagged)
+        return bool(self.facts.changed or unsound)
 
 
 @dataclass(frozen=True)

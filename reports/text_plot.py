@@ -16,7 +16,7 @@ from . import units
 LINES = 8  # of the scale, without what lies beyond it
 BANDS_MAX = 3  # rounds that do not fit beside each other stand below; more than three bands are no picture
 SPREADS = 2  # of what lies between p10 and p90, on either side of them: a launch beyond would squeeze all others
-STEP_DIGITS = 2  # significant ones of the scale's step, in its labels
+DIGITS = 3  # significant ones of a label, more where two lines would read the same
 AXIS = 2  # columns of the scale's line and the space before it
 FEW = 5  # launches beyond the scale that are named
 DOTS: Mapping[SideName, str] = MappingProxyType({"base": "○", "head": "●"})
@@ -127,9 +127,9 @@ def _scale(known: Sequence[float]) -> _Scale:
     step = (high - low) / (LINES - 1)
     factor, unit = next((pair for pair in units.TIME_UNITS if high >= pair[0]), units.TIME_UNITS[-1])
     finest = round(math.log10(factor)) + 1  # a tenth of a nanosecond: a location is interpolated
-    digits = STEP_DIGITS - 1 - math.floor(math.log10(step / factor)) if step else STEP_DIGITS
+    needed = -math.floor(math.log10(step / factor)) if step else 0
+    decimals = min(finest, max(0, needed, DIGITS - 1 - math.floor(math.log10(max(high, 1.0) / factor))))
     values = [high - line * step for line in range(lines)]
-    decimals = min(max(0, digits), finest)
     return _Scale(low, high, tuple(f"{value / factor:.{decimals}f}{units.SPACE}{unit}" for value in values))
 
 

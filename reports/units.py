@@ -15,6 +15,7 @@ RATE_PREFIXES = (
     (0.0, 1e-6, "M"),
 )  # lowest rate in tera, scale, prefix: from a tenth of the unit on: a GPU's rates stay in one
 DIGITS = 3  # significant; one more where two times would read the same
+ABSURD_PERCENT = 1e6  # no change of a kernel: written short, since a broken clock can make hundreds of digits
 FINE_HALF_WIDTH = 0.0005  # an interval narrower than ± 0.05 % needs a second decimal to be seen
 
 
@@ -97,7 +98,8 @@ def count(number: int, noun: str) -> str:
 
 
 def _signed(fraction: float, decimals: int, *, plus: bool) -> str:
-    text = f"{abs(fraction) * 100:.{decimals}f}"
+    size = abs(fraction) * 100
+    text = f"{size:.{decimals}f}" if size < ABSURD_PERCENT else f"{size:.0e}"
     if not text.strip("0."):
         return text
     return (MINUS if fraction < 0 else "+" if plus else "") + text

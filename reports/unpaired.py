@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .decision import (
+    MIN_ROUNDS,
     Flags,
     GeometricMean,
     Integers,
@@ -34,7 +35,7 @@ from .decision import (
 )
 from .location import Floats, Samples, grouped_medians, side_medians
 
-MIN_LAUNCHES = 6  # of each side; under it a t test has next to no power at the levels of a whole run
+MIN_LAUNCHES = MIN_ROUNDS  # of each side
 WITHIN_TICK = "the launches differ by less than the timer can tell; its tick sets the interval"
 
 

@@ -7,67 +7,71 @@ tests and what they had to meet, and what is known of the device, the kernels an
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from runner.config import select
 from runner.errors import UsageError
-from runner.records import CaseEvent, SideName
+from runner.records import CaseEvent
 
 from . import describe, evidence, notes, reasons, units
-from .kernel_sides import dimensions, kernel_lines
-from .load import Launch, Results
-from .location import grouped_medians
+from .decision import EQUIVALENT_P
+from .kernel_sides import HASH_DIGITS, dimensions, kernel_lines
+from .load import Results
 from .markdown import sanitise
 from .render_terminal import STYLES, written
-from .rows import SideRow, Sides, tick
+from .row_rounds import RowRounds
+from .rows import SideRow, Sides
 from .tables import ComparedRow, Comparison, distinct
-from .text_plot import Mark, plot
+from .text_plot import plot
 
 Line: TypeAlias = tuple[str, str | RenderableType]  # a label, and foreign text or what is rendered already
 
-ROWS_MAX = 20  # that are explained at once; a pattern that takes more is a table's business
+ROWS_MAX = 20  # that are explained at once; a pattern that takes more asks for a table
 NEAR_MAX = 3  # ids that an unknown one may have meant
+NEAR = 0.4  # how alike they must be, of 1: an id is long, and its parameters may all be missing
 INDENT = 13  # columns before what is said: a margin, the longest label, a gap
 WIDTH_MIN = 40  # of a plot, however narrow the terminal
-ROUNDS_MAX = 100  # whose differences are listed
-DROPPED_MAX = 5  # rounds that are named with their reason
-STDERR_LINES = 8  # the last ones of a launch that died
-PAIR: tuple[SideName, SideName] = ("base", "head")
+STDERR_LINES = 8  # the last ones that a launch printed before it died
 
 
-def why(results: Results, comparison: Comparison, pattern: str, width: int = 120, *, colour: bool = False) -> str:
-    """The rows that `pattern` takes, explained one after the other.
+def why(
+    results: Results, comparison: Comparison, rows: Sequence[ComparedRow], width: int = 120, *, colour: bool = False
+) -> str:
+    """Rows of a comparison explained, one after the other.
 
     Args:
         results: of a comparison, complete or not.
         comparison: what was made of them.
-        pattern: an id, a row's name, or a pattern of ids.
+        rows: some of its rows; of many the first.
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
-
-    Raises UsageError where it takes none; the hint names near ones.
     """
-    rows = [row for row in comparison.rows if row.name == pattern]
-    if not rows:
-        cases = set(chosen(results, [row.case for row in comparison.rows], pattern))
-        rows = [row for row in comparison.rows if row.case in cases]
     sides = Sides(results)
     doubts = [each for each in describe.warnings(comparison) if comparison.unreliable and each.startswith("unreliable")]
     parts: list[RenderableType] = [Text(sanitise(f"! {doubt}"), "yellow") for doubt in doubts]
     for row in rows[:ROWS_MAX]:
         key = (row.case, row.implementation)
-        lines = _lines(row, comparison, results, (sides.row("base", key), sides.row("head", key)), width)
-        parts += [*([Text()] if parts else []), _title(row), _grid(lines)]
+        rounds = RowRounds(sides.row("base", key), sides.row("head", key), results)
+        parts += [*([Text()] if parts else []), _title(row), _grid(_lines(row, comparison, rounds, width))]
     if len(rows) > ROWS_MAX:
         parts += [Text(), Text(f"and {units.count(len(rows) - ROWS_MAX, 'more row')}: name fewer cases", "dim")]
     return written(parts, width, colour)
+
+
+def chosen_rows(results: Results, comparison: Comparison, pattern: str) -> list[ComparedRow]:
+    """The rows that a pattern takes: one by its name, or all of the cases.
+
+    Raises UsageError where it takes none; the hint names near ones.
+    """
+    if named := [row for row in comparison.rows if row.name == pattern]:
+        return named
+    cases = set(chosen(results, [row.case for row in comparison.rows], pattern))
+    return [row for row in comparison.rows if row.case in cases]
 
 
 def chosen(results: Results, cases: Iterable[str], pattern: str) -> list[str]:
@@ -87,14 +91,14 @@ def chosen(results: Results, cases: Iterable[str], pattern: str) -> list[str]:
 
 
 def _title(row: ComparedRow) -> Text:
-    muted = " (muted)" if row.muted else ""
-    return Text.assemble((sanitise(row.name), "bold"), "  ", (f"{row.verdict}{muted}", STYLES[row.verdict]))
+    verdict = f"{row.verdict}{' (muted)' if row.muted else ''}"
+    return Text.assemble((sanitise(row.name), "bold"), ": ", (verdict, STYLES[row.verdict]))
 
 
 def _grid(lines: Sequence[Line]) -> RenderableType:
     """Labels and what they stand for, in two columns."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=INDENT - 2)
     table.add_column(overflow="fold")
     for label, text in lines:
         if text:
@@ -102,25 +106,154 @@ def _grid(lines: Sequence[Line]) -> RenderableType:
     return table
 
 
-def _lines(
-    row: ComparedRow, comparison: Comparison, results: Results, pair: tuple[SideRow, SideRow], width: int
-) -> list[Line]:
-    base, head = pair
-    located = _located(pair)
-    launches = {id(launch.event): launch for launch in results.launches}
+def _lines(row: ComparedRow, comparison: Comparison, rounds: RowRounds, width: int) -> list[Line]:
+    base, head, results = rounds.base, rounds.head, rounds.results
     return [
         ("because", reasons.because(row, comparison)),
         ("otherwise", reasons.otherwise(row, comparison)),
         ("muted", row.muted),
         ("case", _both(_case(base.case), _case(head.case))),
-        ("base", _state(base)),
-        ("head", _state(head)),
-        ("printed", _printed(pair, results)),
-        ("launches", _text(plot(_marks(pair, located, results), max(WIDTH_MIN, width - INDENT)))),
-        ("rounds", _rounds(pair, located, results)),
-        ("change", _change(row, located)),
+        ("base", _state(base, row)),
+        ("head", _state(head, row)),
+        ("printed", _text(_printed(rounds))),
+        ("launches", Text("\n".join(plot(rounds.marks(), max(WIDTH_MIN, width - INDENT))))),
+        ("rounds", rounds.dropped()),
+        ("change", _text([_estimate(row), *rounds.differences()])),
         ("tests", _tests(row, comparison)),
         ("timer", _both(_timer(base), _timer(head))),
-        ("modes", _modes(located)),
-        ("clocks", _both(evidence.clocks(base, results), evidence.clocks(head, results), told=base, other=head)),
+        ("modes", rounds.modes()),
+        ("clocks", _both(*(evidence.clocks(side, results) if side.placed else "" for side in (base, head)))),
+        ("others", _both(evidence.others(base, results), evidence.others(head, results))),
+        ("kernels", _text([*_kernel_note(row), *kernel_lines(base, head)])),
+        ("inputs", _both(_inputs(base.case), _inputs(head.case))),
+        ("work", _both(_work(base.case), _work(head.case))),
+        ("notes", _text(_notes(row, rounds))),
     ]
+
+
+def _text(lines: Iterable[str]) -> Text:
+    """Lines of foreign text, each with its margin; those that say nothing are left out."""
+    margins = [(line[: len(line) - len(line.lstrip(" "))], line) for line in lines if line]
+    return Text("\n".join(margin + sanitise(line) for margin, line in margins))
+
+
+def _both(base: str, head: str) -> str | Text:
+    """What holds for each side: once where it is the same, or where only one has it."""
+    if base == head or not base or not head:
+        return base or head
+    return _text([f"base: {base}", f"head: {head}"])
+
+
+def _case(case: CaseEvent | None) -> str:
+    return evidence.joined(case.title, f"{case.file}:{case.line}") if case is not None else ""
+
+
+def _state(side: SideRow, row: ComparedRow) -> str:
+    """What became of a side."""
+    if side.status == "absent":
+        return f"has no {'such case' if side.case is None else 'such implementation'}"
+    if not side.placed:
+        return f"{side.status}: {side.reason}" if side.status != "ok" else "ready, but not measured"
+    found = row.base if side.side == "base" else row.head
+    checks = " and ".join(
+        f"check {check}" if check == "passed" else check
+        for check in distinct(each.record.check for each in side.placed)
+    )
+    if found is None:  # never so of a side with measurements
+        return ""
+    launches = "1 launch" if found.launches == 1 else f"{found.launches:,} launches"
+    return (
+        f"{units.time(found.ns)}, the median of {launches} with {units.count(found.samples, 'sample')} each; {checks}"
+    )
+
+
+def _printed(rounds: RowRounds) -> list[str]:
+    """The end of what the row's first launch that died had printed, of head first."""
+    for side in (rounds.head, rounds.base):
+        case = side.case
+        if case is None or not (side.bad or side.losses):
+            continue
+        for failed in rounds.results.failures:
+            mine = failed.record.case == case.id or (failed.record.case is None and case.index in failed.launch.order)
+            if failed.launch.side == side.side and mine and failed.record.stderr:
+                lines = [line for line in failed.record.stderr.splitlines() if line.strip()]
+                return [f"on {side.side}, at last:", *(f"  {line}" for line in lines[-STDERR_LINES:])]
+    return []
+
+
+def _estimate(row: ComparedRow) -> str:
+    if row.change is None:
+        return ""
+    rounds = units.count(row.rounds, "whole round")
+    interval = " and its 95 % interval" if row.interval is not None else ""
+    return f"{units.change(row.change, row.interval)}: the mean of {rounds}{interval}"
+
+
+def _kernel_note(row: ComparedRow) -> list[str]:
+    return [note for note in row.notes if note.startswith(notes.OF_KERNELS)]
+
+
+def _notes(row: ComparedRow, rounds: RowRounds) -> list[str]:
+    """What the table says of the row and does not stand in another line."""
+    told = (row.reason, row.muted, rounds.modes(), *_kernel_note(row))
+    return [note for note in describe.cells(row).notes if note not in told]
+
+
+def _tests(row: ComparedRow, comparison: Comparison) -> RenderableType:
+    """The three tests of a judged row: what each p had to be at most, and whether it was."""
+    if row.p_slower is None or row.p_faster is None or row.p_equivalent is None or row.interval is None:
+        return ""
+    family = reasons.family_of(comparison)
+    effect, equal = units.setting(row.min_effect), units.setting(comparison.judged_by.equivalence)
+    error = units.setting(family.error)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for title in ("that head is", "p", "at most", "shown", "because of"):
+        table.add_column(title, justify="right" if title in ("p", "at most") else "left")
+    table.add_row(*(Text(str(column.header), "dim") for column in table.columns))
+    for way, p in (("slower", row.p_slower), ("faster", row.p_faster)):
+        step, steps = family.step(p), len(family.ps)
+        holm = f"{error} / {steps - step:,}: Holm's step {step + 1:,} of {steps:,}"
+        table.add_row(*_test(f"{way} by more than {effect}", p, family.bound(p)), Text(holm))
+    table.add_row(*_test(f"within ± {equal} of base", row.p_equivalent, EQUIVALENT_P), Text("this row alone"))
+    return Group(table, Text(_looks(row, comparison)))
+
+
+def _test(what: str, p: float, bound: float) -> list[Text]:
+    return [Text(each) for each in (what, reasons.p_value(p), reasons.p_value(bound), "yes" if p <= bound else "no")]
+
+
+def _looks(row: ComparedRow, comparison: Comparison) -> str:
+    looks = comparison.facts.header.looks
+    planned = ", ".join(map(str, looks))
+    if len(looks) == 1:
+        return f"one look at the data was planned, after {planned} rounds; {row.rounds} count"
+    return f"{len(looks)} looks at the data were planned, after {planned} rounds, so each p counts {len(looks)} times; {row.rounds} rounds count"
+
+
+def _timer(side: SideRow) -> str:
+    records = [each.record for each in side.placed]
+    names = distinct(record.timing for record in records)
+    ticks = sorted({record.tick_ns for record in records if record.tick_ns})
+    caches = distinct(record.cache for record in records)
+    return evidence.joined(
+        ", ".join(describe.TIMERS.get(name, name) for name in names),
+        f"time stamps in steps of {', '.join(map(str, ticks))} ns" if ticks else "",
+        f"{' and '.join(caches)} cache" if caches else "",
+    )
+
+
+def _inputs(case: CaseEvent | None) -> str:
+    if case is None:
+        return ""
+    return ", ".join(
+        f"{each.name} {each.dtype} {dimensions(each.shape) or 'scalar'} ({each.sha[:HASH_DIGITS]})"
+        for each in case.inputs
+    )
+
+
+def _work(case: CaseEvent | None) -> str:
+    if case is None or case.work is None:
+        return ""
+    work = case.work
+    moved = f"{work.bytes_read:,} B read, {work.bytes_written:,} B written"
+    return f"{work.dtype}: {work.flops:,} operations, {moved}"

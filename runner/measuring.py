@@ -77,11 +77,6 @@ class Request:
     confirms: str = ""
     beside: Sequence[Path] = ()
 
-    @property
-    def written(self) -> tuple[Path, ...]:
-        """All files that are no part of a side, though they may lie in its folder."""
-        return (self.output, *self.beside)
-
 
 @dataclass(frozen=True)
 class Done:
@@ -114,7 +109,7 @@ def measure(
         raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
     found = gpus()
     gpu = choose_gpu(request.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    with Sides(request.repo, log=log, exclude=request.written) as sides:
+    with Sides(request.repo, log=log, exclude=(request.output, *request.beside)) as sides:
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
         settings = _settings(request, config)
@@ -161,7 +156,7 @@ def _code_in_place(request: Request, side: Side) -> dict[str, Any]:
     """Stamps of a side's code where it is measured as it lies, so that an edit meanwhile is noticed; else nothing."""
     if side.checkout.kind == "ref" or side.root != side.checkout.root:
         return {}
-    return code_stamps(side.root, request.written)
+    return code_stamps(side.root, (request.output, *request.beside))
 
 
 def _edits(side: Side, before: Mapping[str, Any]) -> list[str]:

@@ -69,26 +69,27 @@ class InKernel(NamedTuple):
     rows: Tally
 
 
-def found_in(pool: Pool, random: np.random.Generator, runs: int) -> Found:
+def found_in(pool: Pool, seed: int, runs: int) -> Found:
     """Runs of about 100 rows drawn from a recording."""
+    random = np.random.default_rng(seed)
     looks = looks_within(pool.rounds)
     return found_of(pool.name, (runs_of(pool, looks[-1], random)[0] for _ in range(runs)), looks, random)
 
 
 def found_of(name: str, drawn: Iterable[Drawn], looks: tuple[int, ...], random: np.random.Generator) -> Found:
     """Each run untouched, and with some rows of head slowed by each factor."""
-    late: dict[float, list[Tally]] = {factor: [] for factor in (SAME, *FACTORS)}
-    early: dict[float, list[Tally]] = {factor: [] for factor in late}
-    firsts: dict[float, list[Drawn]] = {factor: [] for factor in late}
+    factors = (SAME, *FACTORS)
+    late: dict[float, list[Tally]] = {factor: [] for factor in factors}
+    early: dict[float, list[Tally]] = {factor: [] for factor in factors}
+    firsts: dict[float, list[Drawn]] = {factor: [] for factor in factors}
     for run, same in enumerate(drawn):
         chosen = random.permutation(len(same))[:SLOWED]
-        for factor in late:
+        for factor in factors:
             rows = np.arange(len(same)) if factor == SAME else chosen
             head = same if factor == SAME else same.planted(rows, factor)
-            first = head.first(looks[0])
             late[factor].append(tally(run, looked_at(head, looks), factor - 1, rows))
-            early[factor].append(tally(run, looked_at(first, looks[:1]), factor - 1, rows))
-            firsts[factor].append(first.taken(rows))
+            early[factor].append(tally(run, looked_at(head, looks[:1]), factor - 1, rows))
+            firsts[factor].append(head.part(rows, looks[0]))
     samples = {factor: joined(parts).sides for factor, parts in firsts.items()}
     return Found(name, looks, _together(late), _together(early), samples)
 
@@ -117,11 +118,12 @@ def tally(run: int, ended: Ended, change: float, rows: Integers) -> Tally:
     return found[rows]
 
 
-def in_kernel(pool: Pool, filler: Pool, random: np.random.Generator, runs: int) -> list[InKernel]:
+def in_kernel(pool: Pool, filler: Pool, seed: int, runs: int) -> list[InKernel]:
     """The planted cases of a recording, found in pairs of runs of about 100 rows that share no launch.
 
     Rows that a small recording lacks to a run are untouched ones of another.
     """
+    random = np.random.default_rng(seed)
     whole = looked_at(as_measured(pool, np.arange(pool.rounds)), (pool.rounds,))
     looks = looks_within(pool.rounds // 2)
     rows: dict[str, list[Tally]] = {case: [] for case in pool.planted}
@@ -136,22 +138,21 @@ def in_kernel(pool: Pool, filler: Pool, random: np.random.Generator, runs: int) 
             one["agrees"] = ended[0].judgements[at[0]].verdict == ended[1].judgements[at[0]].verdict
             other["agrees"] = one["agrees"]
             rows[case] += [one, other]
-    judged = {each.key: each for each in whole.judgements}
-    return [
-        InKernel(
-            case, how, each.base_ns or 0.0, each.change or 0.0, each.interval or (0.0, 0.0), np.concatenate(rows[case])
-        )
-        for case, how in pool.planted.items()
-        if (each := judged[case, 0])
-    ]
+    found = []
+    for case, how in pool.planted.items():
+        each = whole.judgements[pool.cases.index(case)]
+        seen = np.concatenate(rows[case])
+        found.append(InKernel(case, how, each.base_ns or 0.0, each.change or 0.0, each.interval or (0.0, 0.0), seen))
+    return found
 
 
 def _filled(drawn: Drawn, more: Drawn | None) -> Drawn:
     return joined([drawn, more]) if more is not None else drawn
 
 
-def agreeing(pool: Pool, random: np.random.Generator, runs: int, factor: float) -> NDArray[np.bool_]:
+def agreeing(pool: Pool, seed: int, runs: int, factor: float) -> NDArray[np.bool_]:
     """Of rows slowed by the factor in two runs without a launch in common, whether both give one verdict."""
+    random = np.random.default_rng(seed)
     looks = looks_within(pool.rounds // 2)
     equal = []
     for _ in range(runs):

@@ -30,8 +30,11 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Drawn:
-    """The rows of one run: a key for each, of its case and drawing, and samples, rows by rounds by (base, head) by
-    iterations, in nanoseconds.
+    """The rows of one run.
+
+    Args:
+        keys: case and number of the drawing of each row.
+        samples: nanoseconds, rows by rounds by (base, head) by iterations.
     """
 
     keys: tuple[tuple[str, int], ...]
@@ -49,13 +52,14 @@ class Drawn:
             for key, rounds in zip(self.keys, self.samples, strict=True)
         ]
 
-    def first(self, rounds: int) -> Drawn:
-        """The same rows after their first rounds."""
-        return Drawn(self.keys, self.samples[:, :rounds], self.tick_ns)
+    @cached_property
+    def located(self) -> Floats:
+        """The locations of all launches: rows by rounds by (base, head)."""
+        return locations(self.rows)
 
-    def taken(self, rows: Integers) -> Drawn:
-        """Some of the rows."""
-        return Drawn(tuple(self.keys[row] for row in rows), self.samples[rows], self.tick_ns)
+    def part(self, rows: Integers, rounds: int) -> Drawn:
+        """Some of the rows, with their first rounds."""
+        return Drawn(tuple(self.keys[row] for row in rows), self.samples[rows, :rounds], self.tick_ns)
 
     @property
     def sides(self) -> tuple[Integers, Integers]:
@@ -148,23 +152,22 @@ def joined(parts: Sequence[Drawn]) -> Drawn:
 
 
 def looked_at(drawn: Drawn, looks: Sequence[int]) -> Ended:
-    """Judge after each look, go on with the rows that are open, and judge all of them at the end."""
+    """Judge after each look, go on with the rows that are open, and judge all of them at the end; of one look just that."""
     settings = Settings(looks=tuple(looks))
-    located = locations(drawn.rows)
     taken = np.full(len(drawn), looks[0])
     for later in looks[1:]:
-        still = set(open_rows(_judged(drawn, located, taken, settings), settings))
+        still = set(open_rows(_judged(drawn, taken, settings), settings))
         going = np.array([key in still for key in drawn.keys])
         if not going.any():
             break
         taken[going] = later
-    sides = [located[row, :rounds].T.tolist() for row, rounds in enumerate(taken)]
+    sides = [drawn.located[row, :rounds].T.tolist() for row, rounds in enumerate(taken)]
     two_modes = np.array([bool(modes(base, head)) for base, head in sides])
-    return Ended(_judged(drawn, located, taken, settings), two_modes)
+    return Ended(_judged(drawn, taken, settings), two_modes)
 
 
-def _judged(drawn: Drawn, located: Floats, taken: Integers, settings: Settings) -> list[Judgement]:
+def _judged(drawn: Drawn, taken: Integers, settings: Settings) -> list[Judgement]:
     """Every row on the first rounds that it took."""
     rows = [replace(row, rounds=row.rounds[:rounds]) for row, rounds in zip(drawn.rows, taken, strict=True)]
-    not_made = np.arange(located.shape[1]) >= taken[:, np.newaxis]
-    return judge(rows, settings, np.where(not_made[:, :, np.newaxis], np.nan, located))
+    not_made = np.arange(drawn.located.shape[1]) >= taken[:, np.newaxis]
+    return judge(rows, settings, np.where(not_made[:, :, np.newaxis], np.nan, drawn.located))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count, repeat
+from multiprocessing import get_context
 from types import MappingProxyType
 
 import numpy as np
@@ -29,8 +32,9 @@ from scripts.recorded import DATA, NEW, Pool, pools
 from scripts.rivals import RIVALS, Calls, called
 
 SEED = 1
+WORKERS = 2
 RUNS = 60  # of each recording
-SIMULATED_RUNS = 30  # of each noise
+SIMULATED_RUNS = 20  # of each noise
 AGREED = 1.02  # the change that two runs shall agree on
 
 ROWS_MIN, RUNS_MIN = 2_000, 50
@@ -44,20 +48,25 @@ Line = tuple[str, str, str, bool]  # figure, what was found, target, whether it 
 def verdicts(asked: argparse.Namespace) -> bool:
     """All figures of the verdicts. True where every target is kept."""
     recorded = pools()
-    random = np.random.default_rng(SEED)
     untouched = [each for pool in recorded if len((each := pool.untouched).cases) >= CASES_MIN]
-    found = [found_in(pool, random, asked.runs) for pool in untouched]
-    slowed = {pool.name: in_kernel(pool, untouched[-1], random, asked.runs) for pool in recorded if pool.planted}
+    planted = [pool for pool in recorded if pool.planted]
+    runs, simulated = asked.runs, min(asked.runs, SIMULATED_RUNS)
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as workers:
+        drawn = workers.map(found_in, untouched, count(SEED), repeat(runs))
+        kinds = workers.map(found_under, KINDS, count(SEED), repeat(simulated))
+        kernels = workers.map(in_kernel, planted, repeat(untouched[-1]), count(SEED), repeat(runs))
+        pairs = workers.map(agreeing, untouched, count(SEED), repeat(runs), repeat(AGREED))
+        found, noises, slowed, alike = list(drawn), list(kinds), list(kernels), list(pairs)
     show_recordings(untouched, found)
     lines = target_lines(found)
     table(("over all recordings", "found", "target", ""), [(*line[:3], KEPT[line[3]]) for line in lines])
     show_detection(found)
     show_untouched(found)
-    show_in_kernel(slowed)
-    show_agreement(untouched, random, asked.runs)
+    show_in_kernel(dict(zip((pool.name for pool in planted), slowed, strict=True)))
+    show_agreement(dict(zip((pool.name for pool in untouched), alike, strict=True)))
     show_as_recorded(recorded)
     show_rivals(found)
-    show_noise(random, min(asked.runs, SIMULATED_RUNS))
+    show_noise(noises, simulated)
     return all(kept for *_, kept in lines)
 
 
@@ -157,12 +166,12 @@ def show_in_kernel(slowed: Mapping[str, Sequence[InKernel]]) -> None:
     table(head, rows)
 
 
-def show_agreement(untouched: Sequence[Pool], random: np.random.Generator, runs: int) -> None:
+def show_agreement(alike: Mapping[str, NDArray[np.bool_]]) -> None:
     """Two runs on one change."""
     print(
         f"\nPairs of runs that share no launch, the same rows slowed by {percent(AGREED)}: how often a row has one verdict in both."
     )
-    table(("recording", "agree"), [(pool.name, share(agreeing(pool, random, runs, AGREED))) for pool in untouched])
+    table(("recording", "agree"), [(name, share(equal)) for name, equal in alike.items()])
 
 
 def show_as_recorded(recorded: Sequence[Pool]) -> None:
@@ -212,15 +221,14 @@ def rule_cells(found: Sequence[Found], calls: Sequence[Mapping[float, Calls]]) -
     return [f"{np.concatenate(flagged).mean():.1%}", f"{wrong} of {runs}", *(f"{each.mean():.0%}" for each in hits)]
 
 
-def show_noise(random: np.random.Generator, runs: int) -> None:
+def show_noise(noises: Sequence[Found], runs: int) -> None:
     """Simulated noise, by evenbench and by other rules."""
     print(
         f"\nSimulated noise, {runs} runs of 100 rows each: untouched rows flagged by evenbench, runs with such a row, rows called"
     )
     print("unchanged; slowed rows found, after how many rounds.")
-    seen = {kind: found_under(kind, random, runs) for kind in KINDS}
     rows: list[Row] = []
-    for kind, found in seen.items():
+    for found in noises:
         same = found.late[SAME]
         wrong, of = runs_with(same, same["flagged"])
         slow = [
@@ -229,7 +237,7 @@ def show_noise(random: np.random.Generator, runs: int) -> None:
         ]
         rows.append(
             (
-                kind,
+                found.name,
                 f"{int(same['flagged'].sum())} of {len(same):,}",
                 f"{wrong} of {of}",
                 f"{same['unchanged'].mean():.0%}",
@@ -241,8 +249,8 @@ def show_noise(random: np.random.Generator, runs: int) -> None:
     table(
         ("noise", *RIVALS),
         [
-            (kind, *(f"{(called(rival, *found.samples[SAME]) != 0).mean():.1%}" for rival in RIVALS.values()))
-            for kind, found in seen.items()
+            (found.name, *(f"{(called(rival, *found.samples[SAME]) != 0).mean():.1%}" for rival in RIVALS.values()))
+            for found in noises
         ],
     )
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.location import grouped_medians
 from scripts.parts import ROOT
 
 DATA = ROOT / "tests" / "data"
@@ -24,6 +23,7 @@ SCHEMA = "verdicts/1"
 SAMPLES = 20  # of a launch, which is what a comparison takes by default; longer recordings are cut to their first
 MIN_SAMPLES = 10  # and the least that it takes; a round with fewer is left out
 GZIP_LEVEL = 9
+SIDES = ("base", "head")
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,18 +45,13 @@ class Pool:
     name: str
     cases: tuple[str, ...]
     samples: Integers
-    tick_ns: int
+    tick_ns: int | None
     planted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
         """How many there are."""
         return int(self.samples.shape[1])
-
-    def locations(self, factor: float = 1.0) -> Floats:
-        """The location of every launch, ns: cases by rounds by launches; of samples that are `factor` times as long."""
-        longer = slowed(self.samples, factor).reshape(-1, self.samples.shape[-1])
-        return grouped_medians(list(longer), [self.tick_ns] * len(longer)).reshape(self.samples.shape[:-1])
 
     def only(self, cases: Sequence[str]) -> Pool:
         """The same rounds with some of the cases."""
@@ -72,7 +67,7 @@ class Pool:
 
 def slowed(samples: Integers, factor: float) -> Integers:
     """Samples that are `factor` times as long, in whole nanoseconds."""
-    return np.rint(samples * factor).astype(np.int64)
+    return np.asarray(np.rint(samples * factor), dtype=np.int64)
 
 
 def pools(folder: Path = DATA) -> list[Pool]:
@@ -115,11 +110,11 @@ def dense(rounds: Rounds) -> tuple[tuple[str, ...], Integers]:
     many samples as the shortest of the rest has, at most SAMPLES. Raises ValueError where no round is whole.
     """
     cases = tuple(sorted({case for each in rounds for side in each.values() for case in side}))
+    rows = [[each.get(side, {}) for side in SIDES] for each in rounds]
     whole = [
         launches
-        for each in rounds
-        if len(launches := [each.get(side, {}) for side in ("base", "head")]) == 2
-        and all(len(launch.get(case, ())) >= MIN_SAMPLES for launch in launches for case in cases)
+        for launches in rows
+        if all(len(launch.get(case, ())) >= MIN_SAMPLES for launch in launches for case in cases)
     ]
     if not whole:
         raise ValueError(f"of {len(rounds)} rounds none has all of {len(cases)} cases on both sides")

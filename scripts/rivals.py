@@ -7,9 +7,10 @@ be, and given all launches of a comparison, which is kinder. A rule says of ever
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,39 +38,39 @@ class Rival(NamedTuple):
 
 
 def benchstat(base: Samples, head: Samples) -> Calls:
-    """benchstat (golang.org/x/perf, package benchmath, AssumeNothing): Mann-Whitney U at 0.05 on each run's own number."""
+    """Mann-Whitney U at 0.05 on one number a run: benchstat (golang.org/x/perf, package benchmath, AssumeNothing)."""
     return _u_test(_means(base), _means(head), U_ALPHA, "exact")
 
 
 def u_test(base: Samples, head: Samples) -> Calls:
-    """The same test on iterations: what benchstat says where each is taken for a run, and what tools/compare.py of Google
-    Benchmark says of repetitions, which one process makes.
+    """The same test on iterations.
+
+    So benchstat would say where each is taken for a run, and Google Benchmark's tools/compare.py says it of repetitions,
+    which one process makes.
     """
     return _u_test(_pooled(base), _pooled(head), U_ALPHA, "asymptotic")
 
 
 def criterion(base: Samples, head: Samples) -> Calls:
-    """Criterion.rs (analysis/compare.rs): a bootstrapped t test at 0.05, and the bootstrapped 95 % interval of the
-    change of the mean wholly beyond a noise threshold of 1 %.
+    """Criterion.rs (analysis/compare.rs, report.rs): a change of the mean beyond a noise threshold of 1 %.
+
+    A bootstrapped t test at 0.05 must reject, and the bootstrapped 95 % interval of the change lie beyond the threshold.
     """
     a, b = _pooled(base), _pooled(head)
     n = a.shape[1]
-    random = np.random.default_rng(0)
-    weights_a, weights_b = (
-        _resample(random, n, n) for _ in range(2)
-    )  # the same for every row, so that it is one product
+    weights_a, weights_b, *pooled = _weights(n)
     change = (b @ weights_b) / (a @ weights_a) - 1
     low, high = np.quantile(change, [(1 - CRITERION_CONFIDENCE) / 2, (1 + CRITERION_CONFIDENCE) / 2], axis=1)
     both = np.concatenate([a, b], axis=1)
-    halves = [_moments(both, _resample(random, 2 * n, n)) for _ in range(2)]
-    drawn = _t(halves[0], halves[1], n)
-    seen = _t(_moments(b, np.full((n, 1), 1 / n)), _moments(a, np.full((n, 1), 1 / n)), n)
+    drawn = _t(_moments(both, pooled[0]), _moments(both, pooled[1]), n)
+    equally = np.full((n, 1), 1 / n)
+    seen = _t(_moments(b, equally), _moments(a, equally), n)
     differs = (np.abs(drawn) >= np.abs(seen)).mean(axis=1) < CRITERION_ALPHA
     return _calls(differs & (low > CRITERION_NOISE), differs & (high < -CRITERION_NOISE))
 
 
 def github_action_benchmark(base: Samples, head: Samples, alert: float = ALERT_DEFAULT) -> Calls:
-    """github-action-benchmark (src/write.ts): the quotient of two numbers above `alert-threshold`, 200 % by default."""
+    """The quotient of two numbers above `alert-threshold`, 200 % by default: github-action-benchmark (src/write.ts)."""
     quotient = _overall(head) / _overall(base)
     return _calls(quotient > alert, np.zeros(len(quotient), dtype=bool))
 
@@ -80,7 +81,7 @@ def github_action_benchmark_tight(base: Samples, head: Samples) -> Calls:
 
 
 def asv_continuous(base: Samples, head: Samples) -> Calls:
-    """asv continuous (commands/compare.py and _stats.py): medians apart by the factor 1.1, and Mann-Whitney U at 0.002."""
+    """Medians apart by the factor 1.1, and Mann-Whitney U at 0.002: asv (commands/compare.py, _stats.py)."""
     a, b = _pooled(base), _pooled(head)
     differs = mannwhitneyu(b, a, axis=1, method="asymptotic").pvalue < ASV_ALPHA
     quotient = np.median(b, axis=1) / np.median(a, axis=1)
@@ -88,7 +89,10 @@ def asv_continuous(base: Samples, head: Samples) -> Calls:
 
 
 def nvbench_compare(base: Samples, head: Samples) -> Calls:
-    """nvbench-compare (scripts/nvbench_compare.py): means apart by more than the smaller relative standard deviation."""
+    """Means apart by more than the smaller of the relative standard deviations: nvbench_compare.py.
+
+    So it was for years, and still is as nvbench_compare_legacy.py; newer ones take medians and interquartile ranges.
+    """
     a, b = _pooled(base), _pooled(head)
     noise = np.minimum(*(each.std(axis=1, ddof=1) / each.mean(axis=1) for each in (a, b)))
     change = b.mean(axis=1) / a.mean(axis=1) - 1
@@ -141,15 +145,20 @@ def _calls(slower: NDArray[np.bool_], faster: NDArray[np.bool_]) -> Calls:
     return slower.astype(np.int64) - faster.astype(np.int64)
 
 
-def _u_test(a: Floats, b: Floats, alpha: float, method: str) -> Calls:
+def _u_test(a: Floats, b: Floats, alpha: float, method: Literal["exact", "asymptotic"]) -> Calls:
     differs = mannwhitneyu(b, a, axis=1, method=method).pvalue < alpha
     longer = np.median(b, axis=1) > np.median(a, axis=1)
     return _calls(differs & longer, differs & ~longer)
 
 
-def _resample(random: np.random.Generator, n: int, size: int) -> Floats:
-    """The weights of RESAMPLES samples of `size` out of `n` with replacement: a column each, which sums to 1."""
-    return random.multinomial(size, np.full(n, 1 / n), RESAMPLES).T / size
+@functools.cache
+def _weights(n: int) -> tuple[Floats, ...]:
+    """The weights of RESAMPLES samples of `n` with replacement, a column each that sums to 1; the same for every row.
+
+    Two out of `n` values, one for each side, then two out of both sides' values put together.
+    """
+    random = np.random.default_rng(0)
+    return tuple(random.multinomial(n, np.full(of, 1 / of), RESAMPLES).T / n for of in (n, n, 2 * n, 2 * n))
 
 
 def _moments(samples: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -42,11 +42,14 @@ def parser() -> argparse.ArgumentParser:
     _run(verbs.add_parser("run", help="measure one checkout"))
     _list(verbs.add_parser("list", help="the ids of the cases, found in a process of the checkout"))
     _report(verbs.add_parser("report", help="results files as a table, comment or JSON"))
+    _diff(verbs.add_parser("diff", help="two stored runs against each other, launches unpaired"))
     _plan(
         verbs.add_parser(
             "plan", help="the shard matrix as JSON, and whether two commits are worth measuring; needs no GPU"
         )
     )
+    _publish(verbs.add_parser("publish", help="results to the pull request that an event means, and the job summary"))
+    _resolve(verbs.add_parser("resolve", help="which pull request an event means, as JSON"))
     _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE_HELP)
@@ -122,6 +125,9 @@ def _compare(verb: argparse.ArgumentParser) -> None:
         help="slow one case of head on purpose, by 0.05 if not told; was it found?",
     )
     _proofs(verb)
+    verb.add_argument(
+        "--confirm", action="store_true", help="measure what regressed in a second, independent run, and show both"
+    )
     verb.add_argument("--comment", type=Path, metavar="FILE", help="also write the Markdown comment")
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the comparison as JSON")
     verb.add_argument(
@@ -180,10 +186,28 @@ def _list(verb: argparse.ArgumentParser) -> None:
 
 
 def _report(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results files; shards are merged")
-    verb.add_argument("--format", choices=("term", "comment", "json", "explain", "proof"), default="term")
+    verb.add_argument(
+        "results",
+        nargs="+",
+        type=Path,
+        metavar="RESULTS",
+        help="results files; shards are merged, second runs held against the first",
+    )
+    verb.add_argument("--format", choices=("term", "comment", "summary", "json", "explain", "proof"), default="term")
+    verb.add_argument("--explain", metavar="CASE", help="why it has its verdict: an id, or a pattern such as 'norm/*'")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
     _proofs(verb)
+    verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
+
+
+def _diff(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("a", type=Path, metavar="A", help="results file of run or compare: what it is held against")
+    verb.add_argument("b", type=Path, metavar="B", help="another one, by whose settings it is judged")
+    verb.add_argument(
+        "--side", choices=("base", "head", "control"), help="which side of a file of compare; default: head"
+    )
+    verb.add_argument("--format", choices=("term", "comment", "json"), default="term")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml")
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
 
 
@@ -210,6 +234,42 @@ def _plan(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _publish(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "results", nargs="*", type=Path, metavar="RESULTS", help="results files, or folders of them; none: only a state"
+    )
+    _resolve(verb)
+    verb.add_argument(
+        "--config", type=Path, metavar="FILE", help="judge by this suites.yaml: that of the default branch"
+    )
+    verb.add_argument("--suite", metavar="NAME", help="that was measured; default: the one that --config means")
+    verb.add_argument(
+        "--state",
+        choices=("queued", "running", "done", "nothing", "failed", "superseded"),
+        help="instead of the event's",
+    )
+    verb.add_argument("--reason", default="", metavar="TEXT", help="with --state: why there is no table")
+    verb.add_argument(
+        "--head-sha", type=_commit, default="", metavar="SHA", help="the head that was pinned and measured"
+    )
+    verb.add_argument("--run-url", default="", metavar="URL", help="page of the run; default: as the event has it")
+    verb.add_argument(
+        "--manual-workflow", default="manual.yml", metavar="FILE", help="by which a maintainer measures again"
+    )
+    _proofs(verb)
+    verb.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
+
+
+def _resolve(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--event", type=Path, metavar="FILE", help="the event's payload; default: GITHUB_EVENT_PATH")
+    verb.add_argument(
+        "--workflow",
+        action="append",
+        metavar="FILE",
+        help="workflow whose runs are published, may be repeated; default: .github/workflows/benchmark.yml",
+    )
+
+
 def _doctor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
     verb.add_argument("--python", type=Path, metavar="PATH", help="interpreter whose torch and CUPTI are looked at")
@@ -225,6 +285,12 @@ def split_sides(rest: list[str]) -> tuple[str | None, list[str]]:
 def is_pattern(word: str) -> bool:
     """Whether a word can only be a pattern of cases."""
     return word.startswith(("tag:", "id:")) or any(mark in word for mark in "*[")
+
+
+def _commit(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no full commit id")
+    return text
 
 
 def _shard(text: str) -> tuple[int, int]:

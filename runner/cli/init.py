@@ -21,7 +21,7 @@ def init(asked: argparse.Namespace) -> int:
         say(
             f"not written, since it is not known here which commit of evenbench they shall use: {', '.join(done.left_out)}"
         )
-        say("  (hint: the same command with --uses OWNER/evenbench@COMMIT writes them too)")
+        say("  (hint: the same command with --uses OWNER/REPOSITORY@COMMIT writes them too)")
     cases = "" if asked.cases == "cases" else f" --cases {asked.cases}"
     print(
         f"\nNext: evenbench list{cases}, evenbench run{cases}; then put your own functions into {asked.cases}/, and commit."

@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING
 from .. import measuring
 from ..config import resolve
 from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured, UntrustedInput, UsageError
-from ..records import JudgeSettings
+from ..records import Header, JudgeSettings
 from .console import colour, say, width, write
 from .requests import fail_on_of
 
 if TYPE_CHECKING:
+    from reports.load import Results
     from reports.proofs import Proof
+    from reports.tables import Comparison
 
 
 def report(asked: argparse.Namespace) -> int:
     """Results files as a table, an explanation, a comment or JSON."""
     from reports.explain import explain
-    from reports.load import load_files
+    from reports.load import load_runs
     from reports.measured import measured
     from reports.render import run_comment
     from reports.render_json import as_json
     from reports.render_terminal import run_table
 
-    results = load_files(asked.results)
+    if asked.explain is not None:
+        return explain_cases(asked)
+    results, _ = load_runs(asked.results)
     if asked.format == "proof" and results.header.verb == "run":
         raise UsageError("a run of one side proves nothing", "evenbench compare makes runs that do")
     if asked.format == "explain":
@@ -38,47 +42,98 @@ def report(asked: argparse.Namespace) -> int:
     if results.header.verb == "run":
         table = measured(results)
         text = json.dumps(as_json(table), indent=1) + "\n"
-        texts = {"json": lambda: text, "comment": lambda: run_comment(table)}
+        texts = {"json": lambda: text, "comment": lambda: run_comment(table), "summary": lambda: run_comment(table)}
         print(texts[asked.format]() if asked.format in texts else run_table(table, width(), colour=colour()), end="")
         return EXIT_OK
+    return show_comparison(asked.results, judged_by(asked, results.header), [], asked)
+
+
+def explain_cases(asked: argparse.Namespace) -> int:
+    """Print why rows have their verdicts; of a run of one side, what lies behind its numbers. Raises UsageError."""
+    from reports.explain import explain
+    from reports.load import load_runs
+    from reports.why import chosen, chosen_rows, why
+
+    if asked.format not in ("term", "explain"):
+        raise UsageError(f"--explain is text, not {asked.format}", "leave --format out")
+    results, seconds = load_runs(asked.results)
+    if results.header.verb == "run":
+        cases = chosen(results, results.cases.get("head", {}), asked.explain)
+        print(explain(results, width(), colour=colour(), cases=cases), end="")
+        return EXIT_OK
+    comparison, again = judged(results, seconds, judged_by(asked, results.header), asked)
+    rows = chosen_rows(results, comparison, asked.explain)
+    print(why(results, comparison, rows, width(), colour=colour()), end="")
+    keys = {(row.case, row.implementation) for row in rows}
+    for second, its in zip(seconds, again, strict=True):
+        if same := [row for row in its.rows if (row.case, row.implementation) in keys]:
+            print(f"\nThe second run:\n\n{why(second, its, same, width(), colour=colour())}", end="")
+    return EXIT_OK
+
+
+def judged_by(asked: argparse.Namespace, header: Header) -> JudgeSettings | None:
+    """The thresholds of ``--config`` and ``--fail-on``; None for those of the file."""
     judge_by = None
     if asked.config:
         config = measuring.load_given(asked.config)
-        judge_by = measuring.judge_settings(config, resolve(config, results.header.suite))
+        judge_by = measuring.judge_settings(config, resolve(config, header.suite))
     fail_on = fail_on_of(asked.fail_on)
     if fail_on is not None:
-        judge_by = (judge_by or results.header.judge).model_copy(update={"fail_on": list(fail_on)})
-    return show_comparison(asked.results, judge_by, [], asked)
+        judge_by = (judge_by or header.judge).model_copy(update={"fail_on": list(fail_on)})
+    return judge_by
 
 
 def show_comparison(
     files: Sequence[Path], judge_by: JudgeSettings | None, hopeless: Sequence[str], asked: argparse.Namespace
 ) -> int:
-    """Judge, print, write what was asked for. Returns the exit code. Raises NothingMeasured."""
+    """Judge the files of a run, with second runs of its regressed rows, and `show` what comes of it."""
+    from reports.load import load_runs
+
+    results, seconds = load_runs(files)
+    comparison, _ = judged(results, seconds, judge_by, asked)
+    return show(comparison, asked, files, hopeless)
+
+
+def judged(
+    results: Results, seconds: Sequence[Results], judge_by: JudgeSettings | None, asked: argparse.Namespace
+) -> tuple[Comparison, list[Comparison]]:
+    """A run's comparison, with what second runs say of its regressed rows; then those of the second runs."""
     from reports.compare import compare as judge
+    from reports.confirm import confirmed
+
+    today = datetime.now(UTC).date()
+    comparison = judge(results, today, judge_by=judge_by, proofs=read_proofs(asked.proofs))
+    again = [judge(second, today, judge_by=comparison.judged_by) for second in seconds]
+    return confirmed(comparison, again), again
+
+
+def show(
+    comparison: Comparison, asked: argparse.Namespace, files: Sequence[Path] = (), hopeless: Sequence[str] = ()
+) -> int:
+    """Print, write what was asked for. Returns the exit code. Raises NothingMeasured."""
     from reports.compare import conditions_met
     from reports.kinds import proof_line
-    from reports.load import load_files
-    from reports.render import comment
+    from reports.render import comment, summary
     from reports.render_json import as_json
     from reports.render_terminal import terminal
 
-    results = load_files(files)
-    proofs = read_proofs(asked.proofs)
-    comparison = judge(results, datetime.now(UTC).date(), judge_by=judge_by, proofs=proofs)
     shown = getattr(asked, "format", "term")
     texts = {
         "json": lambda: json.dumps(as_json(comparison), indent=1) + "\n",
         "comment": lambda: comment(comparison),
+        "summary": lambda: summary(comparison),
         "proof": lambda: proof_line(comparison),
     }
     print(texts[shown]() if shown in texts else terminal(comparison, width(), colour=colour()), end="")
     if asked.verb == "compare":
-        say(f"results: {files[0]}" + (f" · comment: {asked.comment}" if asked.comment else ""))
+        say(
+            f"results: {', '.join(str(file) for file in files)}"
+            + (f" · comment: {asked.comment}" if asked.comment else "")
+        )
         write(asked.comment, texts["comment"])
         write(asked.json, texts["json"])
     code = hopeless_files(hopeless)
-    if not comparison.rows and results.header.shard.count > 1:
+    if not comparison.rows and comparison.facts.header.shard.count > 1:
         say("this shard has no case to measure")
         return code
     if not any(row.change is not None for row in comparison.rows):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
-from . import arguments, init, judge, measure, plan
+from . import arguments, diff, github, init, judge, measure, plan
 from .console import say
 
 
@@ -67,6 +67,9 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": measure.run,
     "list": measure.list_cases,
     "report": judge.report,
+    "diff": diff.diff,
     "plan": plan.plan,
+    "publish": github.publish,
+    "resolve": github.resolve_event,
     "doctor": measure.examine,
 }

@@ -18,7 +18,7 @@ from ..config import resolve, select
 from ..errors import EXIT_OK, CaseError, NothingMeasured, UnfitMachine, UsageError
 from ..preparation import PATTERN_HINT
 from ..sides import SideSpec
-from . import arguments
+from . import arguments, confirm
 from .console import colour, say, width, write
 from .judge import hopeless_files, read_proofs, show_comparison
 from .progress import ConsoleProgress
@@ -35,8 +35,12 @@ def compare(asked: argparse.Namespace) -> int:
     ]
     if asked.control:
         specs.append(SideSpec("control", asked.base, asked.base_setup, asked.base_python, asked.base_sha))
-    done = measure(request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)}))
-    return show_comparison([done.output], None, done.outcome.hopeless, asked)
+    request = request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)})
+    if not asked.confirm:
+        return show_comparison([request.output], None, measure(request).outcome.hopeless, asked)
+    request = confirm.with_room_for_second(request)
+    hopeless = [] if confirm.first_is_whole(request) else measure(request).outcome.hopeless
+    return show_comparison([request.output, *confirm.second_run(request, measure)], None, hopeless, asked)
 
 
 def run(asked: argparse.Namespace) -> int:
@@ -133,8 +137,10 @@ def measure(request: measuring.Request) -> measuring.Done:
         done = measuring.measure(request, progress, say, open_cases)
     except KeyboardInterrupt:
         if request.output.exists():
+            first = request.beside[0] if request.confirms else request.output
+            whole = f"the first run is whole, in {first}; " if request.confirms else ""
             say(
-                f"what was measured is in {request.output}; go on with the same command and --resume --output {request.output}"
+                f"{whole}what was measured is in {request.output}; go on with the same command and --resume --output {first}"
             )
         raise
     for pattern in done.outcome.unmatched:

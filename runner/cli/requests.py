@@ -32,6 +32,8 @@ def request_of(
     shard = getattr(asked, "shard", (0, 1))
     if shard[1] > 1 and asked.seed is None and not asked.resume:
         raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
+    if getattr(asked, "plant", None) is not None and getattr(asked, "confirm", False):
+        raise UsageError("--plant with --confirm: what was slowed on purpose needs no second run", "leave one of them out")
     for path in (asked.json, getattr(asked, "comment", None)):
         if path is not None and (
             path.is_dir() or not os.access(path.parent, os.W_OK)

@@ -34,9 +34,9 @@ PLANTED = "quick/sum[size=300000]"
 @pytest.fixture
 def quick(repository: Repository) -> Repository:
     """A repository with three quick cases."""
-    repository.commit(
-        {"cases/quick.py": CASES, "cases/suites.yaml": SUITES.replace("min_effect: 0.05", "min_effect: 0.2")}
-    )
+    suites = SUITES.replace("rounds: 6, max_rounds: 6", "rounds: 8, max_rounds: 8")
+    suites = suites.replace("min_effect: 0.05", "min_effect: 0.1")
+    repository.commit({"cases/quick.py": CASES, "cases/suites.yaml": suites})
     return repository
 
 
@@ -57,7 +57,7 @@ def test_a_planted_change_is_found_and_nothing_else(quick: Repository) -> None:
     data = json.loads((quick.path / "out.json").read_text())
     rows = {(row["case"], row["implementation"]): row for row in data["rows"]}
     assert rows[PLANTED, "main"]["verdict"] == "regressed"
-    assert rows[PLANTED, "main"]["interval"][0] > 0.2
+    assert rows[PLANTED, "main"]["interval"][0] > 0.1
     assert [key for key, row in rows.items() if row["planted"]] == [(PLANTED, "main")]
     assert data["run"]["plant"] == {"case": PLANTED, "fraction": 0.6}
     assert data["kind"] == "planted"
@@ -109,7 +109,8 @@ def test_what_cannot_be_planted_or_proved_is_one_line(quick: Repository) -> None
             "matches 0 of the cases that head would run, not one",
         ),
         (["compare", "HEAD", "HEAD", "--plant", f"{PLANTED}=5%"], 2, "'5%' is no fraction over 0 to 1"),
-        (["compare", "HEAD", "HEAD", "--plant", PLANTED], 2, "could not be found under min_effect 0.2"),
+        (["compare", "HEAD", "HEAD", "--plant", PLANTED], 2, "could not be found under min_effect 0.1"),
+        (["compare", "HEAD", "HEAD", "--plant", PLANTED, "--confirm"], 2, "--plant with --confirm"),
         (["compare", "HEAD", "HEAD", "--proofs", "none.jsonl"], 2, "--proofs none.jsonl cannot be read"),
         (["compare", "HEAD", "HEAD", "--proofs", "cases/quick.py"], 5, "--proofs cases/quick.py: line 1: not JSON"),
     ):

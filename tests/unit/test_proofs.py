@@ -17,7 +17,7 @@ from reports.compare import compare, conditions_met, headline
 from reports.kinds import PROVING, kind_of, planted_change, proof_line, proof_of
 from reports.proofs import LINE_MAX, NAMES_MAX, PROOFS_MAX, Planted, Proof, ProofHistory, dump, history_of, moment, read
 from reports.render_json import as_json
-from reports.tables import Comparison
+from reports.tables import Comparison, Control
 from runner.config import Mute
 from runner.errors import NothingMeasured, UntrustedInput, UsageError
 from runner.records import PlantRecord, SideInfo
@@ -199,6 +199,7 @@ class TestProof:
         [
             (lambda: compared(Case("a")), UsageError, "an ordinary comparison"),
             (lambda: compared(Case("a"), sides=SAME, end=False), UsageError, "did not come to its end"),
+            (lambda: compared(Case("a"), sides=SAME, confirms="run-0"), UsageError, "they were chosen"),
             (lambda: compared(Case("a", base=None), sides=SAME), NothingMeasured, "no row was judged"),
             (lambda: planted(Case("a")), NothingMeasured, "names 0 cases"),
             (lambda: planted(Case("a"), Case("b"), case="*"), NothingMeasured, "names 2 cases"),
@@ -221,6 +222,21 @@ PLANTED = dump(build.proofs(1)[1])
 
 def changed(line: str = LINE, **changes: Any) -> str:
     return json.dumps(json.loads(line) | changes)
+
+
+class TestControl:
+    def test_an_ordinary_run_with_a_control_side_proves_that_one(self) -> None:
+        ordinary = compared(Case("a", head=22_000.0), Case("b"))
+        found = replace(ordinary, control=Control(40, ("b",)))
+        assert kind_of(found) == "control"
+        assert headline(found) == "unreliable: 1 regressed, 1 unchanged"
+        proof = proof_of(found)
+        assert (proof.kind, proof.rows, proof.flagged, proof.names, proof.planted) == ("control", 40, 1, ["b"], None)
+        assert read([proof_line(found)]) == [proof]
+
+    def test_beside_an_a_a_run_the_latter_counts(self) -> None:
+        found = replace(compared(Case("a"), sides=SAME), control=Control(40, ()))
+        assert (proof_of(found).kind, proof_of(found).rows) == ("aa", 1)
 
 
 class TestRead:

@@ -19,6 +19,8 @@ CASES = ("a", "b", "c")
 class Watched(Rounds):
     """Notes the open cases of every round instead of making it."""
 
+    made: list[tuple[int, str]]
+
     def make(self, number: int) -> None:
         self.made.append((number, "".join(sorted(self._open))))
 

@@ -1,0 +1,102 @@
+"""The rounds of a row: where each launch was located, which rounds were dropped, how the whole ones differed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from runner.records import SideName
+
+from . import evidence, notes, units
+from .load import Results
+from .location import grouped_medians
+from .rows import SideRow, tick
+from .text_plot import Mark
+
+DROPPED_MAX = 5  # rounds that are named with their reason
+LISTED_MAX = 100  # rounds whose differences are listed
+PAIR: tuple[SideName, SideName] = ("base", "head")
+
+
+@dataclass(frozen=True)
+class RowRounds:
+    """Both sides of a row, in the run that measured them."""
+
+    base: SideRow
+    head: SideRow
+    results: Results
+
+    @cached_property
+    def located(self) -> Mapping[tuple[int, SideName], float]:
+        """The location of each launch in ns, as the judge takes it, by round and side."""
+        placed = [each for side in (self.base, self.head) for each in side.placed]
+        ticks = [tick((self.base, self.head))] * len(placed)
+        found = grouped_medians([each.record.device_busy_ns for each in placed], ticks).tolist()
+        return {(each.launch.round or 0, each.launch.side): ns for each, ns in zip(placed, found, strict=True)}
+
+    @cached_property
+    def begun(self) -> list[int]:
+        """The rounds in which a side measured the row, or failed to, counted from 0."""
+        lost = {loss.round for side in (self.base, self.head) for loss in side.losses}
+        return sorted({number for number, _ in self.located} | lost)
+
+    @cached_property
+    def whole(self) -> Mapping[int, tuple[float, float]]:
+        """The locations of base and head in the rounds that count."""
+        pairs = {number: [self.located.get((number, side), 0.0) for side in PAIR] for number in self.begun}
+        return {number: (base, head) for number, (base, head) in pairs.items() if base > 0 and head > 0}
+
+    def marks(self) -> list[Mark]:
+        """Each launch of base and head that was to measure the row, in the order in which they ran."""
+        cases = [side.case for side in (self.base, self.head) if side.case is not None]
+        indices = {case.side: case.index for case in cases}
+        ids = {case.id for case in cases}
+        on_host = any(case.device == evidence.HOST for case in cases)
+        found: dict[tuple[int, SideName], Mark] = {}
+        for launch in self.results.launches:
+            event, index = launch.event, indices.get(launch.event.side, -1)
+            asked = index in event.order and self.results.names.get((launch.shard, index)) in ids
+            if event.round is not None and asked:  # where one died, the first stands for those that went on
+                key = (event.round, event.side)
+                held = not on_host and bool(notes.throttles([launch]))
+                found.setdefault(key, Mark(*key, self.located.get(key), held))
+        return sorted(found.values(), key=lambda mark: mark.round)
+
+    def dropped(self) -> str:
+        """How many rounds are whole, and why the others are not; empty where a side takes no part in rounds."""
+        if not all(side.placed or side.losses for side in (self.base, self.head)):
+            return ""
+        gone = [number for number in self.begun if number not in self.whole]
+        named = [f"round {number + 1} dropped: {self._why(number)}" for number in gone[:DROPPED_MAX]]
+        if len(gone) > DROPPED_MAX:
+            named.append(f"and {len(gone) - DROPPED_MAX} more")
+        return "; ".join([f"{len(self.whole)} of {units.count(len(self.begun), 'round')} whole", *named])
+
+    def _why(self, number: int) -> str:
+        missing = [side for side in (self.base, self.head) if (number, side.side) not in self.located]
+        if not missing:
+            return "a time is not above 0"
+        cut = "" if self.results.complete else ": the run was interrupted"
+        errors = [next((loss.error for loss in side.losses if loss.round == number), "") for side in missing]
+        told = [error or f"gave no number{cut}" for error in errors]
+        return ", ".join(f"{side.side}: {why}" for side, why in zip(missing, told, strict=True))
+
+    def differences(self) -> list[str]:
+        """Each round's difference in percent, in order, ``–`` where it was dropped; then how many were above 0."""
+        if not self.whole:
+            return []
+        shown = self.begun[:LISTED_MAX]
+        changes = {number: head / base - 1 for number, (base, head) in self.whole.items()}
+        listed = [units.percent(changes[number], 2)[:-2] if number in changes else units.NOTHING for number in shown]
+        more = f" and {len(self.begun) - LISTED_MAX} more" if len(self.begun) > LISTED_MAX else ""
+        slower = sum(1 for change in changes.values() if change > 0)
+        return [
+            f"round by round, in %: {', '.join(listed)}{more}",
+            f"head was slower in {slower} of {units.count(len(changes), 'round')}",
+        ]
+
+    def modes(self) -> str:
+        """The modes of the launches' locations."""
+        found = notes.modes([base for base, _ in self.whole.values()], [head for _, head in self.whole.values()])
+        return found or ("one on each side" if len(self.whole) >= 2 * notes.MODE_MIN_LAUNCHES else "")

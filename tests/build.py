@@ -46,7 +46,7 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 class Case:
     """One case of a fabricated run.
 
-    `base` and `head` are times in ns, of a round where they are callable; None where the side lacks the case. The other
+    `base`, `head`, and `control` where the run has that side, are times in ns, of a round where they are callable; None where the side lacks the case. The other
     fields override what the side's `case` line, implementation, launches' measurements say; `dies` names rounds in which
     the case fails on a side.
     """
@@ -54,6 +54,7 @@ class Case:
     id: str
     base: float | Callable[[int], float] | None = 20_000.0
     head: float | Callable[[int], float] | None = 20_000.0
+    control: float | Callable[[int], float] | None = 20_000.0
     implementations: Sequence[str] = ("main",)
     both_case: Data = field(default_factory=dict)
     base_case: Data = field(default_factory=dict)
@@ -234,7 +235,7 @@ def _outcomes(case: Case, side: SideName, launch: int, round_index: int) -> list
     if record.status != "ok":
         return []
     override = case.base_measurement if side == "base" else case.head_measurement
-    where = case.base if side == "base" else case.head
+    where = getattr(case, side)
     ok = [each.name for each in record.implementations if each.status == "ok"]
     return [
         _measurement(case.id, name, launch, _samples(where, case.id, name, side, round_index), override) for name in ok

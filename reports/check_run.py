@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from .github import GitHub
 from .resolve import checked
-from .states import CheckText, Stamp, parse
+from .states import CheckText, Conclusion, Stamp, parse
 
 APP = "github-actions"  # whose check runs a workflow's token makes
 
@@ -41,8 +41,9 @@ class Check(BaseModel):
 
     @property
     def text(self) -> CheckText:
-        """What it says, if it ended in failure."""
-        return CheckText(False, "failure", self.output.title or "", self.output.summary or "")
+        """What it says."""
+        running, conclusion = self.status == "in_progress", cast("Conclusion | None", self.conclusion)
+        return CheckText(running, conclusion, self.output.title or "", self.output.summary or "")
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,28 @@ class CheckRuns:
     url: str
 
     def newest(self) -> Check | None:
-        """The last of ours."""
+        """The one of ours that GitHub shows."""
         return max(self._ours(), key=lambda check: check.id, default=None)
 
-    def write(self, newest: Check | None, stamp: Stamp, text: CheckText) -> str:
-        """Say `text`, of `stamp`, where `newest` is what was there. Returns what was done; empty for nothing."""
+    def write(self, stamp: Stamp, text: CheckText) -> str:
+        """Say `text`, of `stamp`, unless a newer run has said something. Returns what was done; empty for nothing."""
+        newest = self.newest()
+        if newest is not None and newest.stamp is not None and newest.stamp.key > stamp.key:
+            return ""
         if newest is not None and (text.conclusion is not None or newest.status != "completed"):
             return self.edit(newest, stamp, text)
         body = {"head_sha": self.head_sha, **self._body(stamp, text)}
         self.github.create(f"/repos/{self.repository}/check-runs", body, lambda: self._of(stamp))
+        self._show_the_newer(stamp)
         return f"check run created: {text.conclusion or body['status']}"
+
+    def _show_the_newer(self, mine: Stamp) -> None:
+        """GitHub shows the check run that came last: should a newer run have come first, ours repeats what it says."""
+        ours = {check.stamp: check for check in self._ours() if check.stamp is not None}
+        newer = ours[max(ours, key=lambda stamp: stamp.key)] if ours else None
+        if newer is not None and newer.stamp is not None and newer.stamp.key > mine.key and mine in ours:
+            body = self._body(newer.stamp, newer.text)
+            self.github.edit(f"/repos/{self.repository}/check-runs/{ours[mine].id}", body)
 
     def edit(self, check: Check, stamp: Stamp, text: CheckText) -> str:
         """Change a check run, if need be. Returns what was done; empty for nothing."""

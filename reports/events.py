@@ -22,8 +22,8 @@ Kind = Literal["workflow_run", "workflow_dispatch", "pull_request", "merge_group
 State = Literal["queued", "running", "done", "nothing", "failed", "superseded"]
 
 SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
-NUMBER = re.compile(r"#?([1-9]\d{0,8})")  # of a pull request, as people write it into a form
+REPOSITORY = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}")
+NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")  # of a pull request, as people write it into a form
 
 APPROVAL = "action_required"  # the conclusion of a run that a maintainer has not yet let start
 ENDED: Mapping[str, State] = MappingProxyType(

@@ -6,7 +6,6 @@ GitHub's reset time, nor a wait that grows from a minute on, nor how to look bef
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -82,8 +81,8 @@ class GitHub:
         api: str,
         token: str,
         *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
         rehearse: Callable[[str, str, Json], None] | None = None,
     ) -> None:
         self._session = session

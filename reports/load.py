@@ -164,8 +164,8 @@ def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[R
     A second run that is given alone is a run as any other.
 
     Raises:
-        UsageError: no path, a second run of another run, or two of the same; or as `load_file`.
-        UntrustedInput: as `load_files`.
+        UsageError: no path; or as `load_file`.
+        UntrustedInput: a second run of a run that is not given, or two of the same; or as `load_files`.
     """
     if not paths:
         raise UsageError("no results file given")
@@ -178,9 +178,9 @@ def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[R
         for path, found in seconds:
             first = found.header.confirms
             if first not in confirmed:
-                raise UsageError(f"{path} confirms a run that is not here: {first}", "name that run's file too")
+                raise UntrustedInput(f"{path} confirms a run that is not here: {first}", "name that run's file too")
             if confirmed[first]:
-                raise UsageError(f"{confirmed[first]} and {path} confirm the same run", "name one of them")
+                raise UntrustedInput(f"{confirmed[first]} and {path} confirm the same run", "name one of them")
             confirmed[first] = str(path)
         return results, tuple(merge([found]) for _, found in seconds)
 

@@ -83,7 +83,7 @@ def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
     if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
         said = [f"{side.side} died in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead]
         errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
-        return "failed", f"{', '.join(said)}, {whole} whole ones are left: {errors}"
+        return "failed", f"{', '.join(said)}, {whole} whole {'one is' if whole == 1 else 'ones are'} left: {errors}"
     if whole < MIN_ROUNDS and (left := [side for side in (pair.head, pair.base) if side.losses]):
         return "skipped", "; ".join(
             f"{side.side}, round {side.losses[0].round + 1}: {side.losses[0].error}" for side in left

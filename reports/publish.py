@@ -116,7 +116,7 @@ class _Publisher:
         label = self._label(pull, stamp) if stands or self._outcome.state == "done" else None
         if last is not None and stands:
             return self._accept(last, check, label)
-        done = [self._checks.write(check, stamp, self._check_text(label))]
+        done = [self._checks.write(stamp, self._check_text(label))]
         pull = self._current()
         if pull is not None:
             done += [self._note(ours, said, stamp), *self._write_comment(pull, stamp, label)]

@@ -110,13 +110,13 @@ class Judged:
         return None
 
 
-def because(row: ComparedRow, comparison: Comparison) -> str:
+def because(row: ComparedRow, comparison: Comparison, family: Family) -> str:
     """Why the verdict is what it is."""
     if row.interval is None or row.p_equivalent is None:
         return _settled(row)
-    judged = judged_of(row, comparison)
+    judged = judged_of(row, comparison, family)
     effect, equal = units.setting(row.min_effect), units.setting(judged.equivalence)
-    family, p = judged.family, judged.smaller_p
+    p = judged.smaller_p
     step = f"step {family.step(p) + 1:,} of {len(family.ps):,} of Holm's"
     change = f"{_way(judged)} by more than {effect} (p {p_value(p)}, at most {p_value(family.bound(p))} asked: {step})"
     same = f"within ± {equal} (p {p_value(row.p_equivalent)}, at most {EQUIVALENT_P:g} asked)"
@@ -135,11 +135,11 @@ def because(row: ComparedRow, comparison: Comparison) -> str:
     )
 
 
-def otherwise(row: ComparedRow, comparison: Comparison) -> str:
+def otherwise(row: ComparedRow, comparison: Comparison, family: Family) -> str:
     """Which estimates would have given which verdict at this noise; what would decide an open row."""
     if row.interval is None:
         return ""
-    judged = judged_of(row, comparison)
+    judged = judged_of(row, comparison, family)
     called, equal = judged.called_from(), judged.unchanged_up_to()
     slower, faster = (units.percent(float(change_of(np.array(each))), 2) for each in (called, -called))
     inner = units.percent(float(change_of(np.array(equal))), 2, plus=False)
@@ -168,10 +168,10 @@ def _more(judged: Judged) -> str:
     )
 
 
-def judged_of(row: ComparedRow, comparison: Comparison) -> Judged:
+def judged_of(row: ComparedRow, comparison: Comparison, family: Family) -> Judged:
     """The numbers that a judged row's verdict hangs on."""
     looks = len(comparison.facts.header.looks)
-    return Judged(row, family_of(comparison), looks, comparison.judged_by.equivalence)
+    return Judged(row, family, looks, comparison.judged_by.equivalence)
 
 
 def _log(change: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,8 @@ from .location import grouped_medians
 from .rows import SideRow, tick
 from .text_plot import Mark
 
-DROPPED_MAX = 5  # rounds that are named with their reason
+REASONS_MAX = 5  # for which rounds were dropped
+NAMED_MAX = 8  # rounds that are named for each
 LISTED_MAX = 100  # rounds whose differences are listed
 PAIR: tuple[SideName, SideName] = ("base", "head")
 
@@ -67,11 +68,20 @@ class RowRounds:
         """How many rounds are whole, and why the others are not; empty where a side takes no part in rounds."""
         if not all(side.placed or side.losses for side in (self.base, self.head)):
             return ""
-        gone = [number for number in self.begun if number not in self.whole]
-        named = [f"round {number + 1} dropped: {self._why(number)}" for number in gone[:DROPPED_MAX]]
-        if len(gone) > DROPPED_MAX:
-            named.append(f"and {len(gone) - DROPPED_MAX} more")
-        return "; ".join([f"{len(self.whole)} of {units.count(len(self.begun), 'round')} whole", *named])
+        gone: dict[str, list[int]] = {}
+        for number in self.begun:
+            if number not in self.whole:
+                gone.setdefault(self._why(number), []).append(number + 1)
+        named = [
+            f"{_rounds(numbers)} dropped: {why}"
+            for why, numbers in sorted(gone.items(), key=lambda item: -len(item[1]))[:REASONS_MAX]
+        ]
+        if len(gone) > REASONS_MAX:
+            named.append(f"and {units.count(len(gone) - REASONS_MAX, 'more reason')}")
+        last = max(launch.event.round or 0 for launch in self.results.launches)
+        asked = max((mark.round for mark in self.marks()), default=last)
+        later = ["the run's later rounds left it out"] if asked < last else []
+        return "; ".join([f"{len(self.whole)} of {units.count(len(self.begun), 'round')} whole", *named, *later])
 
     def _why(self, number: int) -> str:
         missing = [side for side in (self.base, self.head) if (number, side.side) not in self.located]
@@ -100,3 +110,8 @@ class RowRounds:
         """The modes of the launches' locations."""
         found = notes.modes([base for base, _ in self.whole.values()], [head for _, head in self.whole.values()])
         return found or ("one on each side" if len(self.whole) >= 2 * notes.MODE_MIN_LAUNCHES else "")
+
+
+def _rounds(numbers: Sequence[int]) -> str:
+    named = ", ".join(map(str, numbers[:NAMED_MAX])) + (", …" if len(numbers) > NAMED_MAX else "")
+    return f"round{'' if len(numbers) == 1 else 's'} {named}"

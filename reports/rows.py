@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -10,7 +11,7 @@ from typing import Literal
 
 from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
 
-from .load import Placed, Results
+from .load import Launch, Placed, Results
 from .location import grouped_medians
 from .tables import MAIN, Times, Verdict, distinct
 
@@ -198,6 +199,7 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
     """By side, case and implementation, the timed rounds that gave an error; '' stands for all implementations."""
     found: dict[tuple[SideName, str, str], list[Loss]] = {}
     died: dict[tuple[int, int], Loss] = {}
+    by_case: set[tuple[int, int]] = set()  # launches with a failure of one case
     for failed in results.failures:
         launch, record = failed.launch, failed.record
         if launch.round is None:
@@ -206,6 +208,7 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
         if record.case is None:
             died[failed.shard, launch.launch] = loss
         else:
+            by_case.add((failed.shard, launch.launch))
             found.setdefault((launch.side, record.case, record.implementation or ""), []).append(loss)
     for launch, skip in results.skips:
         if launch.round is not None:
@@ -213,15 +216,25 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
             found.setdefault((launch.side, skip.case, skip.implementation or ""), []).append(loss)
     names = results.names
     for launched in results.launches:
-        event, end = launched.event, launched.end
-        loss_or_none = died.get((launched.shard, event.launch))
-        if event.round is None or (loss_or_none is None and (end is None or end.status not in ("crashed", "timeout"))):
-            continue
-        loss = loss_or_none or Loss(event.round, end.status if end else "crashed", "its launch died")
-        for index in event.order:
-            if name := names.get((launched.shard, index)):
-                found.setdefault((event.side, name, ""), []).append(loss)
+        if loss_or_none := _death(launched, died, by_case, complete=results.complete):
+            for index in launched.event.order:
+                if name := names.get((launched.shard, index)):
+                    found.setdefault((launched.event.side, name, ""), []).append(loss_or_none)
     return found
+
+
+def _death(
+    launched: Launch, died: Mapping[tuple[int, int], Loss], by_case: AbstractSet[tuple[int, int]], *, complete: bool
+) -> Loss | None:
+    """What a timed launch that died cost the cases that it had not finished; None where nothing."""
+    event, end, this = launched.event, launched.end, (launched.shard, launched.event.launch)
+    if event.round is None or this in died:
+        return died.get(this)
+    if end is None or end.status not in ("crashed", "timeout"):
+        return None
+    if this in by_case and not complete:
+        return None  # one case broke it, and what would have gone on with the others may have been cut off
+    return Loss(event.round, end.status, "its launch died")
 
 
 def _unreadable(results: Results, side: SideName, other: SideRow) -> str:

@@ -33,9 +33,11 @@ Line: TypeAlias = tuple[str, str | RenderableType]  # a label, and foreign text 
 
 ROWS_MAX = 20  # that are explained at once; a pattern that takes more asks for a table
 NEAR_MAX = 3  # ids that an unknown one may have meant
+TRIED_MAX = 5_000  # ids that it is held against
 NEAR = 0.4  # how alike they must be, of 1: an id is long, and its parameters may all be missing
 INDENT = 13  # columns before what is said: a margin, the longest label, a gap
 WIDTH_MIN = 40  # of a plot, however narrow the terminal
+NONE = "none declared"
 STDERR_LINES = 8  # the last ones that a launch printed before it died
 
 
@@ -51,13 +53,13 @@ def why(
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
     """
-    sides = Sides(results)
+    sides, family = Sides(results), reasons.family_of(comparison)
     doubts = [each for each in describe.warnings(comparison) if comparison.unreliable and each.startswith("unreliable")]
     parts: list[RenderableType] = [Text(sanitise(f"! {doubt}"), "yellow") for doubt in doubts]
     for row in rows[:ROWS_MAX]:
         key = (row.case, row.implementation)
         rounds = RowRounds(sides.row("base", key), sides.row("head", key), results)
-        parts += [*([Text()] if parts else []), _title(row), _grid(_lines(row, comparison, rounds, width))]
+        parts += [*([Text()] if parts else []), _title(row), _grid(_lines(row, comparison, family, rounds, width))]
     if len(rows) > ROWS_MAX:
         parts += [Text(), Text(f"and {units.count(len(rows) - ROWS_MAX, 'more row')}: name fewer cases", "dim")]
     return written(parts, width, colour)
@@ -84,7 +86,7 @@ def chosen(results: Results, cases: Iterable[str], pattern: str) -> list[str]:
     taken = [case for case in known if case == pattern or select((pattern,), case, tags.get(case, ()))]
     if not taken:
         inside = [case for case in known if pattern.lower() in case.lower()]
-        close = list(dict.fromkeys([*inside, *difflib.get_close_matches(pattern, known, NEAR_MAX, NEAR)]))
+        close = list(dict.fromkeys([*inside, *difflib.get_close_matches(pattern, known[:TRIED_MAX], NEAR_MAX, NEAR)]))
         hint = f"did you mean {', '.join(close[:NEAR_MAX])}?" if close else "the table names all cases"
         raise UsageError(f"--explain {sanitise(pattern)}: takes none of {units.count(len(known), 'case')}", hint)
     return taken
@@ -106,12 +108,14 @@ def _grid(lines: Sequence[Line]) -> RenderableType:
     return table
 
 
-def _lines(row: ComparedRow, comparison: Comparison, rounds: RowRounds, width: int) -> list[Line]:
+def _lines(
+    row: ComparedRow, comparison: Comparison, family: reasons.Family, rounds: RowRounds, width: int
+) -> list[Line]:
     base, head, results = rounds.base, rounds.head, rounds.results
     return [
-        ("because", reasons.because(row, comparison)),
-        ("otherwise", reasons.otherwise(row, comparison)),
-        ("muted", row.muted),
+        ("because", reasons.because(row, comparison, family)),
+        ("otherwise", reasons.otherwise(row, comparison, family)),
+        ("muted", row.muted.removeprefix("muted ")),
         ("case", _both(_case(base.case), _case(head.case))),
         ("base", _state(base, row)),
         ("head", _state(head, row)),
@@ -119,7 +123,7 @@ def _lines(row: ComparedRow, comparison: Comparison, rounds: RowRounds, width: i
         ("launches", Text("\n".join(plot(rounds.marks(), max(WIDTH_MIN, width - INDENT))))),
         ("rounds", rounds.dropped()),
         ("change", _text([_estimate(row), *rounds.differences()])),
-        ("tests", _tests(row, comparison)),
+        ("tests", _tests(row, comparison, family)),
         ("timer", _both(_timer(base), _timer(head))),
         ("modes", rounds.modes()),
         ("clocks", _both(*(evidence.clocks(side, results) if side.placed else "" for side in (base, head)))),
@@ -161,7 +165,8 @@ def _state(side: SideRow, row: ComparedRow) -> str:
     )
     if found is None:  # never so of a side with measurements
         return ""
-    launches = "1 launch" if found.launches == 1 else f"{found.launches:,} launches"
+    number = found.launches if row.change is None else row.rounds
+    launches = "1 launch" if number == 1 else f"{number:,} launches"
     return (
         f"{units.time(found.ns)}, the median of {launches} with {units.count(found.samples, 'sample')} each; {checks}"
     )
@@ -199,11 +204,10 @@ def _notes(row: ComparedRow, rounds: RowRounds) -> list[str]:
     return [note for note in describe.cells(row).notes if note not in told]
 
 
-def _tests(row: ComparedRow, comparison: Comparison) -> RenderableType:
+def _tests(row: ComparedRow, comparison: Comparison, family: reasons.Family) -> RenderableType:
     """The three tests of a judged row: what each p had to be at most, and whether it was."""
     if row.p_slower is None or row.p_faster is None or row.p_equivalent is None or row.interval is None:
         return ""
-    family = reasons.family_of(comparison)
     effect, equal = units.setting(row.min_effect), units.setting(comparison.judged_by.equivalence)
     error = units.setting(family.error)
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -245,15 +249,18 @@ def _timer(side: SideRow) -> str:
 def _inputs(case: CaseEvent | None) -> str:
     if case is None:
         return ""
-    return ", ".join(
+    told = [
         f"{each.name} {each.dtype} {dimensions(each.shape) or 'scalar'} ({each.sha[:HASH_DIGITS]})"
         for each in case.inputs
-    )
+    ]
+    return ", ".join(told) or NONE
 
 
 def _work(case: CaseEvent | None) -> str:
-    if case is None or case.work is None:
+    if case is None:
         return ""
     work = case.work
+    if work is None:
+        return NONE
     moved = f"{work.bytes_read:,} B read, {work.bytes_written:,} B written"
     return f"{work.dtype}: {work.flops:,} operations, {moved}"

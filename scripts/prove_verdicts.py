@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import mannwhitneyu, ttest_rel
 
-from scripts.prove_verdicts_draws import Drawn, Ended, as_measured, joined, looked_at, runs_of, some_rounds
+from scripts.prove_verdicts_draws import Drawn, Ended, as_measured, drawing, joined, looked_at, runs_of, some_rounds
 from scripts.recorded import Integers, Pool
 
 LOOKS = (8, 16, 24)
+UNIT_ALPHA = 0.01
 FACTORS = (1.01, 1.02, 1.03, 1.05)
 SAME = 1.0  # the factor of untouched rows
 SLOWED = 10  # rows of a run of about 100
@@ -161,6 +163,26 @@ def agreeing(pool: Pool, seed: int, runs: int, factor: float) -> NDArray[np.bool
         one, other = (looked_at(each.planted(rows, factor), looks).judgements for each in pair)
         equal += [one[row].verdict == other[row].verdict for row in rows]
     return np.array(equal)
+
+
+def by_unit(pool: Pool, seed: int, draws: int) -> NDArray[np.float64]:
+    """How often a test at UNIT_ALPHA calls untouched cases different, by what it takes for independent.
+
+    A line for each case: Mann-Whitney on iterations, on the locations of launches, and the t test on rounds.
+    """
+    random = np.random.default_rng(seed)
+    rejected = np.zeros((len(pool.cases), 3))
+    for _ in range(draws):
+        drawn = drawing(pool, some_rounds(pool, LOOKS[0], random)[0], random)
+        one, other = (side.reshape(len(side), -1).astype(np.float64) for side in drawn.sides)
+        base, head = np.log(drawn.located).transpose(2, 0, 1)
+        values = (
+            mannwhitneyu(one, other, axis=1, method="asymptotic").pvalue,
+            mannwhitneyu(base, head, axis=1, method="exact").pvalue,
+            ttest_rel(base, head, axis=1).pvalue,
+        )
+        rejected += np.stack(values, axis=1) < UNIT_ALPHA
+    return rejected / draws
 
 
 def as_recorded(pool: Pool) -> Tally:

@@ -39,9 +39,7 @@ def judge_speed(asked: argparse.Namespace) -> bool:
             ("peak resident memory, samples included", f"{found['resident_gb']:.2f} GB", f"{RESIDENT_MAX_GB:.0f} GB"),
         ],
     )
-    return bool(
-        found["judge_s"] <= JUDGE_MAX_S and whole <= WHOLE_MAX_S and found["resident_gb"] <= RESIDENT_MAX_GB
-    )
+    return bool(found["judge_s"] <= JUDGE_MAX_S and whole <= WHOLE_MAX_S and found["resident_gb"] <= RESIDENT_MAX_GB)
 
 
 def part_judge(rows: int = ROWS) -> Found:

@@ -1,76 +1,16 @@
-"""The figure `verdicts` of scripts/prove: what it promises, and how it is shown. `prove_verdicts` computes it."""
+"""How the figure `verdicts` of scripts/prove is shown: its tables, in their order."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import count, repeat
-from multiprocessing import get_context
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scripts.prove_figures import Row, table
-from scripts.prove_verdicts import (
-    CASES_MIN,
-    FACTORS,
-    LOOKS,
-    SAME,
-    SLOWED,
-    Found,
-    InKernel,
-    agreeing,
-    as_recorded,
-    found_in,
-    in_kernel,
-    runs_with,
-)
-from scripts.prove_verdicts_noise import KINDS, found_under
-from scripts.recorded import DATA, NEW, Pool, pools
+from scripts.prove_verdicts import FACTORS, LOOKS, SAME, SLOWED, UNIT_ALPHA, Found, InKernel, as_recorded, runs_with
+from scripts.recorded import DATA, NEW, Pool
 from scripts.rivals import RIVALS, Calls, called
-
-SEED = 1
-WORKERS = 2
-RUNS = 60  # of each recording
-SIMULATED_RUNS = 20  # of each noise
-AGREED = 1.02  # the change that two runs shall agree on
-
-ROWS_MIN, RUNS_MIN = 2_000, 50
-FOUND_MIN: Mapping[float, float] = MappingProxyType({1.02: 0.95, 1.03: 0.99})
-COVERAGE = (0.93, 0.97)
-UNCHANGED_MIN = 0.95
-
-Line = tuple[str, str, str, bool]  # figure, what was found, target, whether it is kept
-
-
-def verdicts(asked: argparse.Namespace) -> bool:
-    """All figures of the verdicts. True where every target is kept."""
-    recorded = pools()
-    untouched = [each for pool in recorded if len((each := pool.untouched).cases) >= CASES_MIN]
-    planted = [pool for pool in recorded if pool.planted]
-    runs, simulated = asked.runs, min(asked.runs, SIMULATED_RUNS)
-    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as workers:
-        drawn = workers.map(found_in, untouched, count(SEED), repeat(runs))
-        kinds = workers.map(found_under, KINDS, count(SEED), repeat(simulated))
-        kernels = workers.map(in_kernel, planted, repeat(untouched[-1]), count(SEED), repeat(runs))
-        pairs = workers.map(agreeing, untouched, count(SEED), repeat(runs), repeat(AGREED))
-        found, noises, slowed, alike = list(drawn), list(kinds), list(kernels), list(pairs)
-    show_recordings(untouched, found)
-    lines = target_lines(found)
-    table(("over all recordings", "found", "target", ""), [(*line[:3], KEPT[line[3]]) for line in lines])
-    show_detection(found)
-    show_untouched(found)
-    show_in_kernel(dict(zip((pool.name for pool in planted), slowed, strict=True)))
-    show_agreement(dict(zip((pool.name for pool in untouched), alike, strict=True)))
-    show_as_recorded(recorded)
-    show_rivals(found)
-    show_noise(noises, simulated)
-    return all(kept for *_, kept in lines)
-
-
-KEPT: Mapping[bool, str] = MappingProxyType({True: "kept", False: "short of it"})
 
 
 def show_recordings(untouched: Sequence[Pool], found: Sequence[Found]) -> None:
@@ -97,27 +37,15 @@ def show_recordings(untouched: Sequence[Pool], found: Sequence[Found]) -> None:
     table(head, rows)
 
 
-def target_lines(found: Sequence[Found]) -> list[Line]:
-    """What is promised, what was found, and whether that is enough."""
-    late = np.concatenate([each.late[SAME] for each in found])
-    wrong, runs = np.sum([runs_with(each.late[SAME], each.late[SAME]["flagged"]) for each in found], axis=0).tolist()
-    alarms, rows = int(late["flagged"].sum()), len(late)
-    lines: list[Line] = [
-        ("untouched rows flagged", f"{alarms} of {rows:,}", f"0 of {ROWS_MIN:,}", not alarms and rows >= ROWS_MIN),
-        ("runs with such a row", f"{wrong} of {runs}", f"0 of {RUNS_MIN}", not wrong and runs >= RUNS_MIN),
-    ]
-    for factor, least in FOUND_MIN.items():
-        slow = np.concatenate([each.late[factor] for each in found])
-        hits = slow["regressed"][slow["long"]]
-        figure = f"{percent(factor)} found, kernels of 3 µs and more"
-        lines.append((figure, share(hits), f"at least {least:.0%}", bool(hits.mean() >= least)))
-    plain = late["covered"][~late["two_modes"]]
-    low, high = COVERAGE
-    held = bool(low <= plain.mean() <= high)
-    lines.append(("95 % intervals that hold 0, rows without modes", share(plain), f"{low:.0%} to {high:.0%}", held))
-    same = late["unchanged"]
-    enough = bool(same.mean() >= UNCHANGED_MIN)
-    return [*lines, ("untouched rows called unchanged", share(same), f"at least {UNCHANGED_MIN:.0%}", enough)]
+def show_unit(pool: Pool, rejected: NDArray[np.float64], draws: int) -> None:
+    """What a test makes of launches, and of iterations taken for as many launches."""
+    print(
+        f"\n{pool.name}: how often tests at {UNIT_ALPHA:.0%} call a case different whose sides are the same, in {draws} drawings of 8 rounds."
+    )
+    us = np.median(pool.samples, axis=(1, 2, 3)) / 1e3
+    head = ("case", "µs", "Mann-Whitney on iterations", "Mann-Whitney on launches", "paired t on launches")
+    lines = sorted(zip(us, pool.cases, rejected, strict=True), key=lambda line: float(line[0]))
+    table(head, [(f"`{case}`", f"{ns:.1f}", *(f"{each:.1%}" for each in shares)) for ns, case, shares in lines])
 
 
 def show_detection(found: Sequence[Found]) -> None:
@@ -166,10 +94,10 @@ def show_in_kernel(slowed: Mapping[str, Sequence[InKernel]]) -> None:
     table(head, rows)
 
 
-def show_agreement(alike: Mapping[str, NDArray[np.bool_]]) -> None:
+def show_agreement(change: float, alike: Mapping[str, NDArray[np.bool_]]) -> None:
     """Two runs on one change."""
     print(
-        f"\nPairs of runs that share no launch, the same rows slowed by {percent(AGREED)}: how often a row has one verdict in both."
+        f"\nPairs of runs that share no launch, the same rows slowed by {percent(change)}: how often a row has one verdict in both."
     )
     table(("recording", "agree"), [(name, share(equal)) for name, equal in alike.items()])
 

@@ -22,6 +22,7 @@ NEW = "verdicts_h200.json.gz"  # what `scripts/prove collect` leaves
 SCHEMA = "verdicts/1"
 SAMPLES = 20  # of a launch, which is what a comparison takes by default; longer recordings are cut to their first
 MIN_SAMPLES = 10  # and the least that it takes; a round with fewer is left out
+ROUNDS_MIN = 16  # two runs of the first look that share no launch
 GZIP_LEVEL = 9
 SIDES = ("base", "head")
 
@@ -80,9 +81,10 @@ def pools(folder: Path = DATA) -> list[Pool]:
         data = _read(folder / NEW)
         if data["schema"] != SCHEMA:
             raise ValueError(f"{NEW}: schema {data['schema']!r}, not {SCHEMA!r} (hint: collect it anew)")
-        found += [
-            _from_rounds(f"{NEW.partition('_')[0]}: {part}", {**data, **data["runs"][part]}) for part in data["runs"]
-        ]
+        found += [_from_rounds(f"{NEW}: {name}", {**data, **run}) for name, run in data["runs"].items()]
+    for pool in found:
+        if pool.rounds < ROUNDS_MIN:
+            raise ValueError(f"{pool.name}: {pool.rounds} rounds, at least {ROUNDS_MIN} needed (hint: collect more)")
     return found
 
 

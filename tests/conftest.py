@@ -7,12 +7,16 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.fakes.desk import Desk
 
 ON_CI = os.environ.get("CI") == "true"
 
@@ -63,3 +67,17 @@ def tool() -> Callable[[str], str]:
         return path
 
     return find
+
+
+@pytest.fixture
+def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """A publisher's desk before a fake GitHub with one pull request; nothing has to wait."""
+    from tests.fakes.desk import Desk
+    from tests.fakes.github import FakeGitHub
+
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    fake = FakeGitHub()
+    fake.open_pull(7)
+    with fake.serving() as address:
+        yield Desk(tmp_path, fake, address, capsys, monkeypatch, slept)

@@ -250,7 +250,7 @@ def _publish(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--reason", default="", metavar="TEXT", help="with --state: why there is no table")
     verb.add_argument(
-        "--head-sha", type=_commit, default="", metavar="SHA", help="the head that was pinned and measured"
+        "--head-sha", type=_commit, metavar="SHA", help="the head that was pinned and measured"
     )
     verb.add_argument("--run-url", default="", metavar="URL", help="page of the run; default: as the event has it")
     verb.add_argument(

@@ -225,7 +225,8 @@ def _github(*, dry_run: bool) -> Iterator[GitHub]:
     if not token:
         raise UsageError("GITHUB_TOKEN is not set", "a step gets it by env: GITHUB_TOKEN: ${{ github.token }}")
     with requests.Session() as session:
-        yield GitHub(session, _env("GITHUB_API_URL", API), token, rehearse=_rehearse if dry_run else None)
+        rehearse = _rehearse if dry_run else None
+        yield GitHub(session, _env("GITHUB_API_URL", API), token, clock=time.time, sleep=time.sleep, rehearse=rehearse)
 
 
 def _rehearse(method: str, path: str, body: Mapping[str, Any]) -> None:

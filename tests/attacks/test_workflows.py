@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from runner.init import Source, files_of
-from tests.fakes.act import ROOT
+from tests.fakes.act import OWN, ROOT
+from tests.fakes.stage import ADOPTER, Stage, staging
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 FILES = sorted(path.name for path in WORKFLOWS.iterdir())
@@ -85,6 +86,12 @@ def strings(value: object) -> Iterator[str]:
 
 
 ALL = [*FILES, *adopters()]
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path, tool: Callable[[str], str]) -> Iterator[Callable[[str], Stage]]:
+    with staging(tmp_path, tool("act")) as make:
+        yield make
 
 
 def test_every_file_is_looked_at() -> None:
@@ -221,7 +228,8 @@ def test_no_input_of_the_gpu_job_chooses_what_the_host_decides() -> None:
 
 def test_words_of_measured_code_give_the_runner_no_commands() -> None:
     (compare,) = (step for _, step in steps("gpu-benchmark.yml") if "evenbench compare" in step.get("run", ""))
-    lines = compare["run"].splitlines()
+    check, *lines = compare["run"].splitlines()
+    assert check.startswith('[[ "$RESULTS" =~ ^[a-z0-9-]+$ ]]')  # the name of the file is an input, its folder is not
     assert lines[0] == "token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')"
     assert lines[1] == 'echo "::stop-commands::$token"'
     assert lines[2] == "trap 'echo \"::$token::\"' EXIT"
@@ -231,7 +239,7 @@ def test_words_of_measured_code_give_the_runner_no_commands() -> None:
 def test_each_value_given_to_compare_stays_a_value() -> None:
     """`--name="$VALUE"` in one word, or behind `--`: a value that begins with a dash cannot become an option."""
     (compare,) = (step["run"] for _, step in steps("gpu-benchmark.yml") if "evenbench compare" in step.get("run", ""))
-    command = compare.replace("\\\n", " ").splitlines()[3]
+    command = compare.replace("\\\n", " ").splitlines()[4]
     options, _, positional = command.partition(" -- ")
     for name in re.findall(r"\$(\w+)", options):
         assert re.search(rf'--[\w-]+="\${name}', options), name
@@ -263,3 +271,44 @@ def test_adopters_file_passes_the_linters(tmp_path: Path, tool: Callable[[str], 
     ):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_branch_may_be_named_like_a_command(make_stage: Callable[[str], Stage]) -> None:
+    stage = make_stage(ADOPTER)
+    branch = "$(touch${IFS}pwned)`touch${IFS}pwned`;touch${IFS}pwned"
+    head = stage.propose({"README.md": "1"}, branch=branch, fork="stranger/kernels")
+    planned = stage.benchmark(600, action="opened")
+    assert planned.code == 0, planned.text
+    told = stage.publish(600, "completed", "success")
+    assert told.code == 0, told.text
+    assert head[:7] in stage.github.bodies()[0]
+    assert list(stage.actions.folder.rglob("pwned")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"base": "$(touch pwned)", "head": "main"}, "unknown commit: '$(touch pwned)'"),
+        ({"base": "--output=pwned", "head": "main"}, "unknown commit: '--output=pwned'"),
+        ({"base": "main", "head": 'main"; touch pwned; "'}, "unknown commit"),
+        ({"pull_request": "7; touch pwned"}, "is no number of a pull request"),
+        ({"pull_request": "7", "head_sha": "$(touch pwned)"}, "is no full commit id"),
+        ({"base": "main", "head": "main", "pattern": "--output=pwned"}, "selects none of the 1 cases"),
+        ({"base": "main", "head": "main", "pattern": "$(touch pwned)"}, "selects none of the 1 cases"),
+        ({"base": "main", "head": "main", "suite": "--output=pwned"}, "--output=pwned"),
+        ({"base": "main", "head": "main", "rounds": "8 --output=pwned"}, "invalid int value"),
+        ({"base": "main", "head": "main", "rounds": "$(touch pwned)"}, "invalid int value"),
+    ],
+    ids=str,
+)
+def test_what_is_written_into_the_form_stays_a_value(
+    make_stage: Callable[[str], Stage], inputs: dict[str, str], said: str
+) -> None:
+    stage = make_stage(OWN)
+    stage.propose({"README.md": "1"})
+    done = stage.dispatch(610, inputs)
+    assert done.code != 0
+    assert said in done.text, done.text
+    assert list(stage.actions.folder.rglob("*pwned*")) == []

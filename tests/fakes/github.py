@@ -186,9 +186,8 @@ class FakeGitHub:
 
     def bodies(self, number: int = 7, author: str = BOT) -> list[str]:
         """What somebody's comments on a pull request say, the oldest first."""
-        return [
-            each["body"] for there, each in self.comments.values() if (there, each["user"]["login"]) == (number, author)
-        ]
+        ours = (each for there, each in self.comments.values() if there == number and each["user"] is not None)
+        return [each["body"] for each in ours if each["user"]["login"] == author]
 
     def add_check(self, head: str, **values: Json) -> Json:
         """A check run."""
@@ -327,7 +326,8 @@ class FakeGitHub:
             raise Status(404, NOT_FOUND)
         found = example("repository-collaborator-permission-response-if-user-has-admin-permissions")
         permission = self.permissions[login]
-        return found | {"permission": permission, "role_name": permission}
+        who = found["user"] | {"login": login, "role_name": permission}  # which GitHub's own example lacks
+        return found | {"permission": permission, "role_name": permission, "user": who}
 
     def _list_artifacts(self, _: Request, run: str) -> Json:
         found = self.artifacts.get(int(run), [])
@@ -360,6 +360,7 @@ class FakeGitHub:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16  # head and body in one packet, or the client's side waits for it
 
             def do(self) -> None:
                 size = int(self.headers.get("content-length", 0))

@@ -329,6 +329,27 @@ class TestDeadLaunches:
         assert len(found.warnings) == 1
         assert found.warnings[0].endswith(" lacks 1 of 7 rounds: the run was interrupted")
 
+    @pytest.mark.parametrize("end", [False, True])
+    def test_a_launch_that_another_case_broke(self, end: bool) -> None:
+        """The rest of its cases go on in a new launch, which an interruption may have cut off: they did not die."""
+        events = build.events([Case("a"), Case("b", dies={"head": {5: "boom"}})], made=6, end=end)
+        broken = next(each.launch for each in events if isinstance(each, Failure))
+        kept: list[Event] = []
+        for event in events:
+            if isinstance(event, Measurement) and event.launch == broken:
+                continue
+            if isinstance(event, LaunchEnd) and event.launch == broken:
+                kept.append(event.model_copy(update={"status": "crashed"}))
+            else:
+                kept.append(event)
+        found = {each.case: each for each in compare(build.of(kept), TODAY).rows}
+        assert found["b"].verdict == "failed"
+        assert found["a"].verdict == ("failed" if end else "inconclusive")
+        lost = (
+            "head lost 1 of 6 rounds: its launch died" if end else "head lacks 1 of 6 rounds: the run was interrupted"
+        )
+        assert found["a"].warnings == (lost,)
+
     def test_a_round_that_died_is_told_once(self) -> None:
         found = row(Case("a", dies={"head": {3: "illegal memory access"}}))
         assert found.warnings == ("head lost 1 of 8 rounds: illegal memory access",)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from reports.compare import compare, conditions_met
 from reports.diff import diff
 from reports.kinds import kind_of
 from reports.load import Results
+from reports.location import grouped_median
 from reports.render import comment
 from reports.render_json import as_json
 from reports.render_terminal import terminal
@@ -24,6 +28,7 @@ from runner.records import Artifact, End, Harness, JudgeSettings, MuteRecord, Pl
 from tests import build
 from tests.build import Case
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 TODAY = date(2026, 11, 29)
 ONE_SIDE = [SideInfo(name="head", label="feature", sha="d" * 40)]
 SLOW = Case("slow", head=22_000.0)
@@ -287,6 +292,28 @@ def test_every_format_shows_it() -> None:
     assert data["rows"][0]["verdict"] == "regressed"
 
 
+# Hostile text in whatever the files say of themselves, and every verdict that only two runs can give.
+HOSTILE = "<b>@all</b> [x](http://x) | `a`\n\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    ("name", "render"), [("terminal-diff.txt", lambda found: terminal(found, 120)), ("comment-diff.md", comment)]
+)
+def test_golden(name: str, render: Callable[[Comparison], str]) -> None:
+    a = run(
+        Case("norm/rms"), Case("gone"), Case("gemm/fp8"), run_id="1", started=HOSTILE, patterns=["**"], image=HOSTILE
+    )
+    b = run(
+        Case("norm/rms", head=21_000.0), Case("gemm/fp8", head_case={"work": None}), Case("gone"),
+        run_id="2", launches={"head": {"driver": HOSTILE}}, made=9, image=HOSTILE, end=False,
+    )  # fmt: skip
+    text = render(diff(stored(HOSTILE, a, None), stored("b.jsonl", b, None), TODAY))
+    path = GOLDEN / name
+    if os.environ.get("EVENBENCH_UPDATE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
 # ---------------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -332,8 +359,9 @@ def test_the_two_joined_stay_apart() -> None:
     assert compare(results, TODAY).counts  # it is a run as any other
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_tick_is_that_of_its_own_run(number: int) -> None:
-    with_tick, without = run(Case("x"), run_id="1"), run(Case("x", **NO_TICK), run_id="2")
-    found = between(with_tick, without) if number else between(without, with_tick)
-    assert found.rows[0].verdict == "unchanged"
+def test_a_tick_is_that_of_its_own_run() -> None:
+    ticking, smooth = run(Case("x"), run_id="1"), run(Case("x", **NO_TICK), run_id="2")
+    (row,) = between(ticking, smooth).rows
+    for ns, results, tick in ((row.base_ns, ticking, 32), (row.head_ns, smooth, None)):
+        placed = results.measurements["x", "main"]
+        assert ns == pytest.approx(median(grouped_median(each.record.device_busy_ns, tick) for each in placed))

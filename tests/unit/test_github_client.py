@@ -252,7 +252,14 @@ class TestWriting:
         told: list[tuple[str, str, object]] = []
         with fake.serving() as address, requests.Session() as session:
             session.trust_env = False
-            github = GitHub(session, address, "write-token", rehearse=lambda *write: told.append(write))
+            github = GitHub(
+                session,
+                address,
+                "write-token",
+                clock=clock,
+                sleep=clock.sleep,
+                rehearse=lambda *write: told.append(write),
+            )
             assert github.dry_run
             create(github)
             github.edit("/a", {"body": "b"})
@@ -269,5 +276,5 @@ def test_a_netrc_does_not_replace_the_token(
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with fake.serving() as address, requests.Session() as session:
-        assert GitHub(session, address, "write-token").get(PULL)["number"] == 7
+        assert GitHub(session, address, "write-token", clock=Clock(), sleep=Clock().sleep).get(PULL)["number"] == 7
     assert fake.requests[0].token == "write-token"

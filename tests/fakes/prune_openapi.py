@@ -1,6 +1,6 @@
-"""GitHub's OpenAPI description, cut down to what the client uses: ``prune.py api.github.com.json > github_openapi.json``.
+"""GitHub's OpenAPI description, cut down to what the client uses: ``prune_openapi.py SOURCE > tests/data/github_openapi.json``.
 
-The input is `generated/api.github.com.json` of the npm package `@octokit/openapi`; run it again for a newer one.
+SOURCE is `generated/api.github.com.json` of the npm package `@octokit/openapi`; run it again for a newer one.
 """
 
 from __future__ import annotations

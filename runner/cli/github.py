@@ -172,14 +172,21 @@ def _judged(
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The results files among `paths`, and those in folders among them. A folder that is not there holds none."""
+    """The results files among `paths`, and those in folders among them. A folder that is not there holds none.
+
+    Raises:
+        UsageError: a file that is not there.
+        UntrustedInput: there are more than a run can have.
+    """
     files: list[Path] = []
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             within = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
             files += sorted(file for file in within if file.suffix == SUFFIX)
-        elif path.suffix == SUFFIX or path.exists() or path.is_symlink():
+        elif path.exists() or path.is_symlink():
             files.append(path)
+        elif path.suffix == SUFFIX:
+            raise UsageError(f"{path}: no such file", "name results files, or the folder that they are in")
     if len(files) > FILES_MAX:
         raise UntrustedInput(f"more than {FILES_MAX:,} results files")
     return files

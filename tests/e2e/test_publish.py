@@ -99,6 +99,10 @@ class TestOneComment:
         desk.publish(desk.folder / "nowhere")
         assert states(desk) == ["nothing"]
 
+    def test_a_file_that_is_not_there(self, desk: Desk) -> None:
+        said = desk.publish(desk.folder / "no.results.jsonl")
+        assert (said.code, desk.fake.writes()) == (2, [])
+
     def test_the_job_summary_has_the_table_too(self, desk: Desk) -> None:
         desk.publish(action="requested")
         desk.publish(desk.results(SAME))

@@ -135,7 +135,8 @@ def side(about: SideFacts | None) -> tuple[str, str]:
     if about is None:
         return "", ""
     short = about.sha[:SHORT_SHA] or about.label
-    more = (about.label if about.sha else "", DIRTY if about.dirty else "")
+    label = about.label.removeprefix("./")  # a directory, which may say no more than which side it is
+    more = (label if about.sha and label not in (".", about.name) else "", DIRTY if about.dirty else "")
     return short, ", ".join(part for part in more if part)
 
 

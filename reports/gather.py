@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +27,8 @@ from runner.records import (
     SideName,
     Skip,
 )
+
+SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
 
 
 @dataclass
@@ -72,11 +75,12 @@ def gather(lines: Lines) -> Gathered:
         raise UntrustedInput("line 1: the first line must be the header")
     found = Gathered(header, lines.cut)
     takers = _takers()
+    sides = frozenset(side.name for side in header.sides)
     for number, event in enumerate(lines.events[1:], start=2):
         try:
             if found.end is not None:
                 raise UntrustedInput("a line after the end")
-            _check_side(found, event)
+            _check_side(sides, event)
             takers[event.event](found, event)
         except UntrustedInput as error:
             raise UntrustedInput(f"event {number} ({event.event}): {error.message}") from None
@@ -102,10 +106,9 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
     )
 
 
-def _check_side(found: Gathered, event: Event) -> None:
-    side = getattr(event, "side", None)
-    if side is not None and all(side != known.name for known in found.header.sides):
-        raise UntrustedInput(f"side {side} is not in the header")
+def _check_side(sides: AbstractSet[SideName], event: Event) -> None:
+    if isinstance(event, SIDED) and event.side not in sides:
+        raise UntrustedInput(f"side {event.side} is not in the header")
 
 
 def _take_side(found: Gathered, event: SideEvent) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,8 @@ def grouped_medians(launches: Sequence[Samples], ticks: Sequence[int | None]) ->
         step = max(1, BLOCK_SAMPLES // length)
         for start in range(0, len(places), step):
             part = places[start : start + step]
-            block = np.array([launches[place] for place in part], dtype=np.int64)
+            values = chain.from_iterable(launches[place] for place in part)
+            block = np.fromiter(values, np.int64, len(part) * length).reshape(-1, length)
             found[part] = _grouped_medians(block, np.array([ticks[place] or 0 for place in part]))
     return found
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 JOINER = "\u2060"  # WORD JOINER: no width, no line break; taken out of foreign text, so only ours are left
+NO_BREAK = "\u00a0"  # a space at which no line ends
 COMMENT_BUDGET = 60_000  # characters; GitHub refuses 65,536, and counts some characters twice
 SUMMARY_BUDGET = 1_000 * 1024  # bytes of a job summary; GitHub drops a larger one whole
 TEXT_MAX = 300  # characters of foreign text shown in a cell or line; the results file has all of it
@@ -38,12 +39,14 @@ class Block:
         before, after: what stands around the rows; goes with the last of them.
         rows: whole lines, the most important first.
         goes: blocks with a higher number lose rows first.
+        noun: what a row is called where it is told how many are missing; empty where that is not told.
     """
 
     before: str
     rows: tuple[str, ...]
     after: str
     goes: int
+    noun: str = "row"
 
 
 def sanitise(text: str, limit: int | None = None) -> str:
@@ -76,6 +79,18 @@ def code(text: str, limit: int | None = TEXT_MAX) -> str:
     fence = "`" * (longest + 1)
     pad = " " if clean[0] == "`" or clean[-1] == "`" else ""
     return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def whole(text: str, width: int | None = None) -> str:
+    """Markdown whose lines do not end before they have `width` characters; None for one that has one line."""
+    words = text.split(" ")
+    written = words[0]
+    length = len(written)
+    for word in words[1:]:
+        together = width is None or length < width
+        length = length + 1 + len(word) if together else len(word)
+        written += f"{NO_BREAK if together else ' '}{word}"
+    return written
 
 
 def link(text: str, url: str) -> str:
@@ -122,7 +137,7 @@ def fit(blocks: Sequence[Block], budget: int, where: str = "") -> list[str]:
     for n in sorted(range(len(blocks)), key=lambda n: -blocks[n].goes):
         while over > 0 and kept[n]:
             before = len(_written(blocks[n], kept[n], where))
-            kept[n] = _fewer(blocks[n], kept[n], over + len(_missing(len(blocks[n].rows), where)) + 2)
+            kept[n] = _fewer(blocks[n], kept[n], over + len(_missing(blocks[n], len(blocks[n].rows), where)) + 2)
             over -= before - len(_written(blocks[n], kept[n], where))
     return [_written(block, count, where) for block, count in zip(blocks, kept, strict=True)]
 
@@ -137,15 +152,17 @@ def _fewer(block: Block, kept: int, too_much: int) -> int:
 
 def _written(block: Block, kept: int, where: str) -> str:
     missing = len(block.rows) - kept
-    note = _missing(missing, where) if missing else ""
+    note = _missing(block, missing, where) if missing else ""
     if not kept:
         return note
     body = block.before + "\n".join(block.rows[:kept]) + block.after
     return f"{body}\n\n{note}" if note else body
 
 
-def _missing(rows: int, where: str) -> str:
-    return f"{rows:,} row{'' if rows == 1 else 's'} not shown{f' ({where})' if where else ''}"
+def _missing(block: Block, rows: int, where: str) -> str:
+    if not block.noun:
+        return ""
+    return f"{rows:,} {block.noun}{'' if rows == 1 else 's'} not shown{f' ({where})' if where else ''}"
 
 
 def _visible(char: str) -> str:

@@ -114,11 +114,12 @@ class _Kernel(NamedTuple):
 
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
     """The distinct kernels of a side."""
-    return frozenset(
-        _Kernel(k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared_memory, k.code)
+    found = {
+        (k.name, *k.grid, *k.block, k.registers, k.shared_memory, k.code)
         for each in placed
         for k in each.record.kernels
-    )
+    }
+    return frozenset(_Kernel(name, (x, y, z), (a, b, c), *more) for name, x, y, z, a, b, c, *more in found)
 
 
 def _kernel_difference(base: frozenset[_Kernel], head: frozenset[_Kernel]) -> str:

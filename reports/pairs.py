@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from operator import attrgetter
 from types import MappingProxyType
 
 from runner.config import Mute, muted, select
@@ -143,8 +144,8 @@ def row_of(
         p_equivalent=judgement.p_equivalent if judgement else None,
         min_effect=pair.min_effect,
         rounds=judgement.rounds if judgement else 0,
-        timing=", ".join(distinct(record.timing for record in records)),
-        cache=", ".join(distinct(record.cache for record in records)),
+        timing=", ".join(distinct(map(attrgetter("timing"), records))),
+        cache=", ".join(distinct(map(attrgetter("cache"), records))),
         notes=(*notes.of_row(pair.base, pair.head, verdict), *extra),
         warnings=(*warnings, *notes.doubts(sides)),
         muted=pair.muted,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,26 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from runner.records import SideName
 
 from . import describe, markdown
-from .describe import Cells
-from .tables import MAIN, ComparedRow, Comparison, Report, Verdict
+from .render_tables import blocks, run_blocks
+from .tables import Comparison, Report
 from .units import count
 
-EMOJI: Mapping[Verdict, str] = MappingProxyType(
-    {
-        "failed": "❌",
-        "wrong": "❌",
-        "regressed": "🔴",
-        "incomparable": "⚖️",
-        "inconclusive": "🟡",
-        "improved": "🟢",
-        "fixed": "🔧",
-        "new": "🆕",
-        "removed": "🗑️",
-        "skipped": "⏭️",
-        "unchanged": "⚪",
-    }
-)
-PLANTED = "🌱"  # instead of the verdict's: a change that was made on purpose alarms nobody
 WARNINGS_MAX = 12  # lines above the table; a run with more has the same trouble many times
 FACTS_MAX = 200  # characters of one fact: a device's name, a branch's name
 
@@ -84,27 +66,9 @@ def run_comment(report: Report) -> str:
         "title": describe.title(report),
         "facts": " · ".join(markdown.plain(fact, FACTS_MAX) for fact in describe.facts(report.facts)),
         "warnings": _warnings(report.facts.notes),
-        "reading": [],
         "footer": " · ".join(part for part in (describe.spent(report.facts), f"evenbench {harness}") if part),
     }
-    rows = [describe.run_cells(row) for row in report.rows]
-    several = any(row.implementation != MAIN for row in rows)
-    columns = {
-        "case": ("---", [markdown.code(row.case) for row in rows]),
-        "implementation": ("---", [markdown.code(row.implementation) if several else "" for row in rows]),
-        "time": ("--:", [row.time for row in rows]),
-        "p10": ("--:", [row.p10 for row in rows]),
-        "p90": ("--:", [row.p90 for row in rows]),
-        "of baseline": ("--:", [row.ratio for row in rows]),
-        "rate": ("--:", [row.rate for row in rows]),
-        "of ceiling": ("--:", [row.share for row in rows]),
-        "check": ("---", [row.check for row in rows]),
-        "notes": ("---", [_notes(row.notes) for row in rows]),
-    }
-    shown = {title: column for title, column in columns.items() if any(column[1])}
-    lines = tuple(markdown.row(cells) for cells in zip(*(cells for _, cells in shown.values()), strict=True))
-    head = markdown.table(list(shown), [align for align, _ in shown.values()]) + "\n"
-    return _filled(values, [markdown.Block(head, lines, "", 1)] if rows else [], markdown.COMMENT_BUDGET, "")
+    return _filled(values, run_blocks(report), markdown.COMMENT_BUDGET, "")
 
 
 def _render(comparison: Comparison, links: Links, marker: str, budget: int) -> str:
@@ -113,14 +77,14 @@ def _render(comparison: Comparison, links: Links, marker: str, budget: int) -> s
         "title": describe.title(comparison),
         "facts": _facts(comparison),
         "warnings": _warnings(describe.warnings(comparison)),
-        "reading": describe.reading(comparison),
         "footer": _footer(comparison, links),
     }
-    where = markdown.link("full report", links.report) if links.report else ""
-    return _filled(values, _blocks(comparison), budget, where)
+    places = (("full report", links.report), ("raw samples", links.samples))
+    where = next((markdown.link(text, url) for text, url in places if url), "")
+    return _filled(values, blocks(comparison), budget, where)
 
 
-def _filled(values: Mapping[str, Any], blocks: Sequence[markdown.Block], budget: int, where: str) -> str:
+def _filled(values: Mapping[str, Any], parts: Sequence[markdown.Block], budget: int, where: str) -> str:
     environment = Environment(
         loader=PackageLoader(__package__ or "reports"),
         undefined=StrictUndefined,
@@ -131,7 +95,7 @@ def _filled(values: Mapping[str, Any], blocks: Sequence[markdown.Block], budget:
     )
     template = environment.get_template("comment.md.j2")
     fixed = len(template.render(values, blocks=[]))
-    return template.render(values, blocks=markdown.fit(blocks, budget - fixed, where))
+    return template.render(values, blocks=markdown.fit(parts, budget - fixed, where))
 
 
 def _facts(comparison: Comparison) -> str:
@@ -162,61 +126,16 @@ def _warnings(found: Sequence[str]) -> list[str]:
     return shown
 
 
-def _blocks(comparison: Comparison) -> list[markdown.Block]:
-    """The table, then what did not change, folded: its rows go first where there is not room for all."""
-    shares = any(side.share is not None for row in comparison.rows for side in (row.base, row.head) if side is not None)
-    telling = [row for row in comparison.rows if row.verdict != "unchanged"]
-    quiet = [row for row in comparison.rows if row.verdict == "unchanged"]
-    blocks = []
-    if telling:
-        head = ["case", "base", "head", "change [95 %]", "verdict", *(["of ceiling"] if shares else []), "notes"]
-        align = ["---", "--:", "--:", "--:", "---", *(["--:"] if shares else []), "---"]
-        rows = tuple(_row(describe.cells(row), shares=shares) for row in telling)
-        blocks.append(markdown.Block(markdown.table(head, align) + "\n", rows, "", 1))
-    if quiet:
-        before, after = markdown.folded(f"{len(quiet):,} unchanged")
-        head = ["family", "case", "base", "head", "change [95 %]", *(["of ceiling"] if shares else []), "notes"]
-        align = ["---", "---", "--:", "--:", "--:", *(["--:"] if shares else []), "---"]
-        rows = tuple(_quiet_rows(quiet, shares=shares))
-        blocks.append(markdown.Block(before + markdown.table(head, align) + "\n", rows, after, 2))
-    return blocks
-
-
-def _row(cells: Cells, *, shares: bool) -> str:
-    verdict = f"{PLANTED if cells.planted else EMOJI[cells.verdict]} {cells.called}"
-    share = [cells.share] if shares else []
-    return markdown.row(
-        [markdown.code(cells.name), cells.base, cells.head, cells.change, verdict, *share, _notes(cells.notes)]
-    )
-
-
-def _quiet_rows(rows: Iterable[ComparedRow], *, shares: bool) -> Iterable[str]:
-    for family, members in groupby(sorted(rows, key=lambda row: row.family), lambda row: row.family):
-        label = markdown.code(family)
-        for row in members:
-            cells = describe.cells(row)
-            share = [cells.share] if shares else []
-            yield markdown.row(
-                [label, markdown.code(cells.name), cells.base, cells.head, cells.change, *share, _notes(cells.notes)]
-            )
-            label = ""  # once a family
-
-
-def _notes(notes: Sequence[str]) -> str:
-    return "; ".join(markdown.cell(note) for note in notes)
-
-
 def _footer(comparison: Comparison, links: Links) -> str:
-    parts = []
+    parts = [markdown.link("How to read this, at length", links.docs)] if links.docs else []
     if command := describe.command(comparison):
         parts.append(f"How to run it here: {markdown.code(command, None)}")
     named = (
-        ("how this is measured", links.docs),
         ("full report", links.report),
         ("raw samples", links.samples),
         ("this run", links.run),
         ("run again", links.rerun),
-        ("run otherwise", links.dispatch),
+        ("measure by hand", links.dispatch),
     )
     parts += [markdown.link(text, url) for text, url in named if url]
     parts += [part for part in [describe.spent(comparison.facts)] if part]

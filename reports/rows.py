@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from statistics import median
 from typing import Literal
 
@@ -252,7 +253,7 @@ def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
 
 def other_device(base: SideRow, head: SideRow) -> tuple[str, ...]:
     """That a row's rounds did not stay on one device, which the launches of a round must."""
-    one, other = (distinct(each.launch.uuid for each in row.placed) for row in (base, head))
+    one, other = (distinct(map(attrgetter("launch.uuid"), row.placed)) for row in (base, head))
     return tuple(_differing("GPU", one, other))
 
 
@@ -263,11 +264,12 @@ def _differing(what: str, one: Sequence[str], other: Sequence[str]) -> list[str]
 
 
 def _models(row: SideRow) -> tuple[str, ...]:
-    return distinct(f"{each.launch.device} {each.launch.mig}".strip() for each in row.placed)
+    seen = set(map(attrgetter("launch.device", "launch.mig"), row.placed))
+    return distinct(f"{device} {mig}".strip() for device, mig in seen)
 
 
 def _seen(row: SideRow, name: Literal["timing", "cache"]) -> tuple[str, ...]:
-    return distinct(getattr(each.record, name) for each in row.placed)
+    return distinct(map(attrgetter(f"record.{name}"), row.placed))
 
 
 def _input_difference(base: SideRow, head: SideRow) -> list[str]:

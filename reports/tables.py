@@ -328,7 +328,7 @@ def row_name(case: str, implementation: str) -> str:
 
 def distinct(values: Iterable[str]) -> tuple[str, ...]:
     """The distinct values that are not empty, sorted."""
-    return tuple(sorted({value for value in values if value}))
+    return tuple(sorted(set(values) - {""}))
 
 
 def _quantile(ordered: Sequence[int], fraction: float) -> float:

@@ -92,6 +92,8 @@ def _expression(path: str) -> str:
 
 def _commit(repo: Path, ref: str) -> str:
     """The full id of a commit, by its id, a ref, or the name of a branch of the remote."""
+    if not ref:
+        raise UsageError("no commit was named", "base and head must both be, or a pull request")
     for name in (ref, f"origin/{ref}"):
         found = git("rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}", cwd=repo, check=False)
         if found.status == 0:

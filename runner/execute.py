@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from .attempts import LaunchSpec, Progress, Recorder
+from .launch import Message
 from .planting import planted_case
 from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken, unmatched
 from .records import CaseEvent, End, Resumed, SideEvent, SideName, Writer
@@ -46,6 +47,8 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     deadline = began + run.settings.budget_s
     outcome = Outcome()
     recorder = Recorder(writer, launches=run.taken.launches if run.taken else 0)
+    # Cases for a GPU import torch: warmed first, a side's processes have it already when they look for its cases.
+    warm = {crew.name: _warm(crew, run, progress) for crew in crews if run.gpu is not None}
     progress.stage("discovering cases")
     found = {crew.name: discover(crew) for crew in crews}
     outcome.hopeless = refuse_broken(found, run.patterns or run.settings.include)
@@ -53,7 +56,12 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     if run.plant:
         run = replace(run, plant=planted_case(run.plant, found, run.settings, run.patterns))
     outcome.unmatched = unmatched(found, run.patterns)
-    forkable = {crew.name: _warm(crew, found[crew.name], chosen[crew.name], run, writer, progress) for crew in crews}
+    forkable = {}
+    for crew in crews:
+        on_device = any(not found[crew.name].points[case_id].on_cpu for case_id in chosen[crew.name])
+        if on_device and crew.name not in warm:
+            warm[crew.name] = _warm(crew, run, progress)
+        forkable[crew.name] = _tell_side(crew, warm[crew.name] if on_device else None, run, writer)
     cases = _prepared(run, crews, found, chosen, forkable, recorder, progress)
     table = CaseTable.of(cases, recorder, [crew.name for crew in crews])
     outcome.preparation_s = time.monotonic() - began
@@ -69,27 +77,30 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     return outcome
 
 
-def _warm(crew: Crew, found: Found, chosen: Sequence[str], run: Run, writer: Writer, progress: Progress) -> bool:
-    """Warm the side's parent where device cases are chosen; says in the file how launches start. Returns: by fork?"""
-    on_device = any(not found.points[case_id].on_cpu for case_id in chosen)
+def _warm(crew: Crew, run: Run, progress: Progress) -> Message:
+    """Import torch and what is to be preloaded in the side's parent; returns what it said."""
+    progress.stage(f"importing torch on {crew.name}")
+    return crew.session.warm(run.preload)
+
+
+def _tell_side(crew: Crew, warm: Message | None, run: Run, writer: Writer) -> bool:
+    """Say in the file how a side is made ready and how its launches start. Returns whether device ones are forked.
+
+    Args:
+        warm: what its warm parent said; None where no case of it runs on a device.
+    """
     notes = list(run.notes) if crew.name == run.plan.sides[0] else []  # said once
-    torch = ""
-    fork = False
-    if on_device:
-        progress.stage(f"importing torch on {crew.name}")
-        message = crew.session.warm(run.preload)
-        torch = str(message.get("torch", ""))[:200]
-        fork = not message.get("touched")
-        if message.get("error"):
-            notes.append(f"preload failed, launches import it themselves: {str(message['error'])[:1_000]}")
-        if message.get("touched"):
-            notes.append("preload initialised the device, so launches start plainly, which takes longer")
+    fork = warm is not None and not warm.get("touched")
+    if warm and warm.get("error"):
+        notes.append(f"preload failed, launches import it themselves: {str(warm['error'])[:1_000]}")
+    if warm and warm.get("touched"):
+        notes.append("preload initialised the device, so launches start plainly, which takes longer")
     writer.write(
         SideEvent(
             side=crew.name,
             status="prepared",
             python=str(crew.side.python)[:1_000],
-            torch=torch,
+            torch=str(warm.get("torch", ""))[:200] if warm else "",
             start="fork" if fork else "plain",
             notes=notes,
         )

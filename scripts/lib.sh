@@ -2,9 +2,18 @@
 # What scripts share: a Python, a virtual environment that is current, and one line per gate. Sourced, not run.
 
 VENV=${EVENBENCH_VENV:-.venv}
-TORCH=torch==2.13.0 # the version of the image's stack
 
 say() { printf '%s\n' "$*"; }
+
+# of_image NAME: a version that the Dockerfile names, such as TORCH.
+of_image() { sed -n "s/^ARG $1=//p" Dockerfile | head -n 1; }
+
+# pip_setting NAME: what pip is told by its environment or its files; nothing where it is told nothing.
+pip_setting() {
+    "$python" -m pip config get ":env:.$1" 2>/dev/null || "$python" -m pip config get "global.$1" 2>/dev/null || true
+}
+
+TORCH=torch==$(of_image TORCH) # as in the image
 
 die() {
     printf 'error: %s\n' "$*" >&2
@@ -80,3 +89,29 @@ gate() {
         failed="$failed $name"
     fi
 }
+
+# system_tool PACKAGES PROGRAM…: makes sure that one of these programs is there, by apt-get where this user may install;
+# else says so, and whoever needs the program fails or is skipped, with its own reason.
+system_tool() {
+    packages=$1
+    shift
+    for program; do
+        if command -v "$program" >/dev/null; then return; fi
+    done
+    say "installing $packages"
+    # shellcheck disable=SC2086 # several packages, which are several words
+    if ! install_packages $packages >/dev/null 2>&1; then
+        say "  could not: it takes apt-get, as root or with sudo that asks for no password. Now there is none of: $*"
+    fi
+}
+
+# Lists of packages that are old or missing are fetched only where that is why it failed.
+install_packages() {
+    as_root='env DEBIAN_FRONTEND=noninteractive'
+    [ "$(id -u)" -eq 0 ] || as_root="sudo -n $as_root"
+    set -- apt-get install --yes --no-install-recommends "$@"
+    $as_root "$@" || { $as_root apt-get update && $as_root "$@"; }
+}
+
+# What comments are looked at with: a browser, letters as wide as GitHub's, and the signs that a comment uses.
+browser() { system_tool 'chromium fonts-liberation fonts-noto-color-emoji' chromium chromium-browser google-chrome; }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import mannwhitneyu, ttest_rel
 
 from scripts.prove_verdicts_draws import Drawn, Ended, as_measured, drawing, joined, looked_at, runs_of, some_rounds
-from scripts.recorded import Integers, Pool
+from scripts.recorded import Floats, Integers, Pool
 
 LOOKS = (8, 16, 24)
 UNIT_ALPHA = 0.01
@@ -88,7 +88,7 @@ def found_of(name: str, drawn: Iterable[Drawn], looks: tuple[int, ...], random: 
         chosen = random.permutation(len(same))[:SLOWED]
         for factor in factors:
             rows = np.arange(len(same)) if factor == SAME else chosen
-            head = same if factor == SAME else same.planted(rows, factor)
+            head = same if factor == SAME else same.planted(rows, factor, random)
             late[factor].append(tally(run, looked_at(head, looks), factor - 1, rows))
             early[factor].append(tally(run, looked_at(head, looks[:1]), factor - 1, rows))
             firsts[factor].append(head.part(rows, looks[0]))
@@ -160,29 +160,55 @@ def agreeing(pool: Pool, seed: int, runs: int, factor: float) -> NDArray[np.bool
     for _ in range(runs):
         pair = runs_of(pool, looks[-1], random, 2)
         rows = random.permutation(len(pair[0]))[:SLOWED]
-        one, other = (looked_at(each.planted(rows, factor), looks).judgements for each in pair)
+        one, other = (looked_at(each.planted(rows, factor, random), looks).judgements for each in pair)
         equal += [one[row].verdict == other[row].verdict for row in rows]
     return np.array(equal)
 
 
-def by_unit(pool: Pool, seed: int, draws: int) -> NDArray[np.float64]:
-    """How often a test at UNIT_ALPHA calls untouched cases different, by what it takes for independent.
+class ByUnit(NamedTuple):
+    """How often tests at UNIT_ALPHA call a case different whose sides are the same, by what they take for independent.
 
-    A line for each case: Mann-Whitney on iterations, on the locations of launches, and the t test on rounds.
+    An entry for each case: Mann-Whitney on iterations, on the locations of launches, the t test on rounds.
     """
+
+    iterations: Floats
+    launches: Floats
+    rounds: Floats
+
+
+def by_unit(pool: Pool, seed: int, draws: int) -> ByUnit:
+    """Tests of untouched cases after the rounds of the first look."""
     random = np.random.default_rng(seed)
-    rejected = np.zeros((len(pool.cases), 3))
+    found = []
     for _ in range(draws):
         drawn = drawing(pool, some_rounds(pool, LOOKS[0], random)[0], random)
         one, other = (side.reshape(len(side), -1).astype(np.float64) for side in drawn.sides)
         base, head = np.log(drawn.located).transpose(2, 0, 1)
-        values = (
+        tests = (
             mannwhitneyu(one, other, axis=1, method="asymptotic").pvalue,
             mannwhitneyu(base, head, axis=1, method="exact").pvalue,
             ttest_rel(base, head, axis=1).pvalue,
         )
-        rejected += np.stack(values, axis=1) < UNIT_ALPHA
-    return rejected / draws
+        found.append([p < UNIT_ALPHA for p in tests])
+    return ByUnit(*np.mean(found, axis=0))
+
+
+class Spread(NamedTuple):
+    """How much of a case's time varies between rounds, and between the two sides of a round: standard deviations."""
+
+    case: str
+    ns: float
+    rounds: float
+    sides: float
+
+
+def spreads(pool: Pool) -> list[Spread]:
+    """The cases of a recording, those first that vary most between rounds."""
+    located = as_measured(pool, np.arange(pool.rounds)).located
+    logs = np.log(located)
+    between, within = logs[:, :, 0].std(axis=1, ddof=1), (logs[:, :, 1] - logs[:, :, 0]).std(axis=1, ddof=1)
+    rows = zip(pool.cases, np.median(located[:, :, 0], axis=1), between, within, strict=True)
+    return sorted((Spread(case, float(ns), float(b), float(w)) for case, ns, b, w in rows), key=lambda row: -row.rounds)
 
 
 def as_recorded(pool: Pool) -> Tally:

@@ -66,10 +66,10 @@ class Drawn:
         """Samples of base and of head: rows by rounds by iterations."""
         return self.samples[:, :, 0], self.samples[:, :, 1]
 
-    def planted(self, rows: Integers, factor: float) -> Drawn:
+    def planted(self, rows: Integers, factor: float, random: np.random.Generator) -> Drawn:
         """The same run with these rows `factor` times as slow in head."""
         samples = self.samples.copy()
-        samples[rows, :, 1] = slowed(samples[rows, :, 1], factor)
+        samples[rows, :, 1] = slowed(samples[rows, :, 1], factor, self.tick_ns, random)
         return replace(self, samples=samples)
 
 

@@ -19,7 +19,7 @@ from scripts import prove_verdicts_gpu, prove_verdicts_speed
 from scripts import prove_verdicts_tables as shown
 from scripts.prove_figures import table
 from scripts.prove_instrument import Verbs
-from scripts.prove_verdicts import CASES_MIN, SAME, Found, agreeing, by_unit, found_in, in_kernel, runs_with
+from scripts.prove_verdicts import CASES_MIN, SAME, Found, agreeing, by_unit, found_in, in_kernel, runs_with, spreads
 from scripts.prove_verdicts_noise import KINDS, found_under
 from scripts.prove_verdicts_tables import percent, share
 from scripts.recorded import pools
@@ -29,6 +29,7 @@ WORKERS = 2
 RUNS = 60  # of each recording
 SIMULATED_RUNS = 20  # of each noise
 UNIT_DRAWS = 400
+SPREADS = 4  # cases shown
 AGREED = 1.02  # the change that two runs shall agree on
 
 ROWS_MIN, RUNS_MIN = 2_000, 50
@@ -65,7 +66,7 @@ def verdicts(asked: argparse.Namespace) -> bool:
     recorded = pools()
     untouched = [each for pool in recorded if len((each := pool.untouched).cases) >= CASES_MIN]
     planted = [pool for pool in recorded if pool.planted]
-    unit = min(untouched, key=lambda pool: len(pool.cases))  # the one whose cases fit a table
+    few = min(untouched, key=lambda pool: len(pool.cases))  # the one whose cases fit a table
     runs, simulated = asked.runs, min(asked.runs, SIMULATED_RUNS)
     with ProcessPoolExecutor(WORKERS, get_context("spawn")) as workers:
         drawn = workers.map(found_in, untouched, count(SEED), repeat(runs))
@@ -76,7 +77,8 @@ def verdicts(asked: argparse.Namespace) -> bool:
     shown.show_recordings(untouched, found)
     lines = target_lines(found)
     table(("over all recordings", "found", "target", ""), [(*line[:3], KEPT[line[3]]) for line in lines])
-    shown.show_unit(unit, by_unit(unit, SEED, UNIT_DRAWS), UNIT_DRAWS)
+    shown.show_units(few, by_unit(few, SEED, UNIT_DRAWS), UNIT_DRAWS)
+    shown.show_spreads(untouched[0], spreads(untouched[0])[:SPREADS])
     shown.show_detection(found)
     shown.show_untouched(found)
     shown.show_in_kernel(dict(zip((pool.name for pool in planted), slowed, strict=True)))

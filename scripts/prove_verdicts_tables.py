@@ -8,7 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.prove_figures import Row, table
-from scripts.prove_verdicts import FACTORS, LOOKS, SAME, SLOWED, UNIT_ALPHA, Found, InKernel, as_recorded, runs_with
+from scripts.prove_verdicts import (
+    FACTORS,
+    LOOKS,
+    SAME,
+    SLOWED,
+    UNIT_ALPHA,
+    ByUnit,
+    Found,
+    InKernel,
+    Spread,
+    as_recorded,
+    runs_with,
+)
 from scripts.recorded import DATA, NEW, Pool
 from scripts.rivals import RIVALS, Calls, called
 
@@ -37,21 +49,30 @@ def show_recordings(untouched: Sequence[Pool], found: Sequence[Found]) -> None:
     table(head, rows)
 
 
-def show_unit(pool: Pool, rejected: NDArray[np.float64], draws: int) -> None:
-    """What a test makes of launches, and of iterations taken for as many launches."""
+def show_units(pool: Pool, found: ByUnit, draws: int) -> None:
+    """What a test makes of launches, and of iterations."""
     print(
-        f"\n{pool.name}: how often tests at {UNIT_ALPHA:.0%} call a case different whose sides are the same, in {draws} drawings of 8 rounds."
+        f"\n{pool.name}, untouched: how often a test at {UNIT_ALPHA:.0%} calls a case different, by what it takes for independent; in"
     )
+    print(f"{draws} drawings of 8 rounds.")
     us = np.median(pool.samples, axis=(1, 2, 3)) / 1e3
-    head = ("case", "µs", "Mann-Whitney on iterations", "Mann-Whitney on launches", "paired t on launches")
-    lines = sorted(zip(us, pool.cases, rejected, strict=True), key=lambda line: float(line[0]))
-    table(head, [(f"`{case}`", f"{ns:.1f}", *(f"{each:.1%}" for each in shares)) for ns, case, shares in lines])
+    rows = [(f"`{pool.cases[n]}`", f"{us[n]:.1f}", *(f"{each[n]:.1%}" for each in found)) for n in np.argsort(us)]
+    table(("case", "µs", "Mann-Whitney, iterations", "Mann-Whitney, launches", "paired t, rounds"), rows)
+
+
+def show_spreads(pool: Pool, found: Sequence[Spread]) -> None:
+    """What cancels within a round."""
+    print(
+        f"\n{pool.name}: the cases whose launches vary most; standard deviation of base between rounds, and of head over base."
+    )
+    rows = [(f"`{each.case}`", f"{each.ns / 1e3:.1f}", f"{each.rounds:.2%}", f"{each.sides:.2%}") for each in found]
+    table(("case", "µs", "between rounds", "between the sides of a round"), rows)
 
 
 def show_detection(found: Sequence[Found]) -> None:
     """How many slowed rows are found, and after how many rounds."""
     print(
-        f"\n{SLOWED} rows of a run are slowed: head's samples multiplied. How many are called regressed, after how many rounds."
+        f"\n{SLOWED} rows of a run are slowed: head's samples made longer. How many are called regressed, after how many rounds."
     )
     rows: list[Row] = []
     for each in found:

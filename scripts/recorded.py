@@ -66,9 +66,15 @@ class Pool:
         return self.only([case for case in self.cases if case not in self.planted])
 
 
-def slowed(samples: Integers, factor: float) -> Integers:
-    """Samples that are `factor` times as long, in whole nanoseconds."""
-    return np.asarray(np.rint(samples * factor), dtype=np.int64)
+def slowed(samples: Integers, factor: float, tick_ns: int | None, random: np.random.Generator) -> Integers:
+    """Samples as a clock of this tick would have read them, had each taken `factor` times as long.
+
+    What a clock with a tick has read may have lasted half a tick more or less, which is drawn; else a change by less
+    than a tick would be read as none, or as a whole one, each time.
+    """
+    tick = tick_ns or 1
+    lasted = samples + tick * (random.random(samples.shape) - 0.5)
+    return np.asarray(tick * np.rint(lasted * factor / tick), dtype=np.int64)
 
 
 def pools(folder: Path = DATA) -> list[Pool]:

@@ -249,9 +249,7 @@ def _publish(verb: argparse.ArgumentParser) -> None:
         help="instead of the event's",
     )
     verb.add_argument("--reason", default="", metavar="TEXT", help="with --state: why there is no table")
-    verb.add_argument(
-        "--head-sha", type=_commit, metavar="SHA", help="the head that was pinned and measured"
-    )
+    verb.add_argument("--head-sha", type=_commit, metavar="SHA", help="the head that was pinned and measured")
     verb.add_argument("--run-url", default="", metavar="URL", help="page of the run; default: as the event has it")
     verb.add_argument(
         "--manual-workflow", default="manual.yml", metavar="FILE", help="by which a maintainer measures again"
@@ -273,6 +271,10 @@ def _resolve(verb: argparse.ArgumentParser) -> None:
 def _doctor(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
     verb.add_argument("--python", type=Path, metavar="PATH", help="interpreter whose torch and CUPTI are looked at")
+    verb.add_argument(
+        "--host", action="store_true", help="can this machine be GitHub's runner; asked as its user, in its environment"
+    )
+    verb.add_argument("--runner", type=Path, metavar="DIR", help="with --host: GitHub's runner; default: this folder")
     verb.add_argument("--json", action="store_true", help="as JSON")
 
 

@@ -248,7 +248,7 @@ def _links(asked: argparse.Namespace, event: Event) -> Links:
 
     run = asked.run_url or event.run.url
     dispatch = f"{_env('GITHUB_SERVER_URL', SERVER)}/{event.repository}/actions/workflows/{asked.manual_workflow}"
-    return Links(run=run, samples=f"{run}#artifacts" if run else "", rerun=run, dispatch=dispatch)
+    return Links(run=run, report=run, samples=f"{run}#artifacts" if run else "", rerun=run, dispatch=dispatch)
 
 
 def _write_summary(outcome: Outcome, links: Links, head_sha: str) -> None:

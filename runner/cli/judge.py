@@ -137,6 +137,9 @@ def show(
         say("this shard has no case to measure")
         return code
     if not any(row.change is not None for row in comparison.rows):
+        if asked.verb == "compare" and comparison.facts.header.shard.count > 1:
+            say("this shard has no case with a number on both sides; the others may")
+            return code
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
     if met and code == EXIT_OK:

@@ -102,7 +102,14 @@ def list_cases(asked: argparse.Namespace) -> int:
 
 def examine(asked: argparse.Namespace) -> int:
     """Print what the doctor found."""
-    checks = doctor.examine(asked.gpu, asked.python)
+    if asked.host and asked.python is not None:
+        raise UsageError("--host looks at no interpreter: torch and CUPTI are in the image", "leave --python out")
+    if asked.runner is not None and not asked.host:
+        raise UsageError("--runner belongs to --host", "evenbench doctor --host --runner DIR")
+    if asked.host:
+        checks = doctor.examine_host(asked.gpu, asked.runner or Path.cwd())
+    else:
+        checks = doctor.examine(asked.gpu, asked.python)
     if asked.json:
         print(json.dumps([check.as_dict() for check in checks], indent=1))
     else:

@@ -1,6 +1,7 @@
 """Is this machine fit to measure, and how to mend what is not: `evenbench doctor`, and the look before every run.
 
-`check` holds what is said and where answers come from; `host`, `gpu` and `stack` look. Nothing here is privileged or
+`check` holds what is said and where answers come from; `host`, `gpu` and `stack` look. `hosting` and what stands beside
+it look at a machine that is to be GitHub's runner: `evenbench doctor --host`. Nothing here is privileged or
 prints, every question has a time limit, and torch is imported in another process only.
 """
 
@@ -17,9 +18,10 @@ from ..sides.environments import given_python
 from .check import Check, Probes
 from .gpu import gpu_checks
 from .host import host_checks
+from .hosting import Host, examine_host
 from .stack import stack_checks
 
-__all__ = ["Check", "Probes", "examine", "look_before_run"]
+__all__ = ["Check", "Host", "Probes", "examine", "examine_host", "look_before_run"]
 
 RUN_READINGS = 2  # before a run: half a second finds a tenant; the doctor takes its time
 FADE_S = 1.0  # utilisation is an average over up to a second: work that has just ended still shows in it

@@ -121,9 +121,13 @@ def prune_stale(repo: Path, scratch: Path) -> None:
     for path in _worktrees(repo):
         if any(_is_stale(part) for part in path.parts):
             _remove_worktree(repo, path)
-    for folder in scratch.glob(f"{OWNED}*"):
-        if _is_stale(folder.name):
-            remove_tree(folder)
+    for folder in stale_folders(scratch):
+        remove_tree(folder)
+
+
+def stale_folders(scratch: Path) -> list[Path]:
+    """The scratch folders of runs on this machine whose process is gone."""
+    return [folder for folder in sorted(scratch.glob(f"{OWNED}*")) if _is_stale(folder.name)]
 
 
 def owned_prefix() -> str:

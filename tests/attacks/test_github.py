@@ -173,6 +173,14 @@ class TestTwoPublishers:
         assert stamp.run == 50
         assert shown(desk) == "success"
 
+    def test_a_newer_one_wins_while_we_decide(self, desk: Desk) -> None:
+        desk.publish(action="requested")
+        desk.fake.fail("GET", "check-runs$", passes=True)
+        desk.fake.fail("GET", "check-runs$", passes=True, first=self.other(desk))
+        said = desk.publish(desk.results(SAME))
+        assert (said.code, said.out) == (0, "a newer run has written already\n")
+        assert shown(desk) == "failure"
+
     def test_both_created_a_comment(self, desk: Desk) -> None:
         """Both saw none, both wrote: the later run ends with one, the oldest, which tells of itself."""
         stamp = Stamp("pr", "done", HEAD, 49, 1, 9)
@@ -238,7 +246,7 @@ class TestBadDays:
         done(desk, said)
         (body,) = desk.fake.bodies()
         assert COMMENT_BUDGET // 4 < len(body) <= COMMENT_BUDGET // 2
-        assert "rows not shown" in body
+        assert "rows not shown ([full report](https://github.com/octo-org/kernels/actions/runs/50))" in body
 
     def test_422_too_long_again(self, desk: Desk) -> None:
         desk.fake.fail("POST", COMMENTS, 422, TOO_LONG, times=2)

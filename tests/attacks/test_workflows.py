@@ -293,6 +293,7 @@ def test_a_branch_may_be_named_like_a_command(make_stage: Callable[[str], Stage]
         ({"base": "$(touch pwned)", "head": "main"}, "unknown commit: '$(touch pwned)'"),
         ({"base": "--output=pwned", "head": "main"}, "unknown commit: '--output=pwned'"),
         ({"base": "main", "head": 'main"; touch pwned; "'}, "unknown commit"),
+        ({}, "no commit was named"),
         ({"pull_request": "7; touch pwned"}, "is no number of a pull request"),
         ({"pull_request": "7", "head_sha": "$(touch pwned)"}, "is no full commit id"),
         ({"base": "main", "head": "main", "pattern": "--output=pwned"}, "selects none of the 1 cases"),

@@ -24,6 +24,7 @@ from tests.conftest import ON_CI
 from tests.fakes.clock import Clock
 from tests.fakes.desk import SAME, SLOWER
 from tests.fakes.github import BODY_MAX, BOT, REPOSITORY, FakeGitHub, example, run_event
+from tests.fakes.node import payload
 from tests.fakes.prism import prism, why_not
 
 HEAD = "b" * 40
@@ -42,6 +43,17 @@ def client(address: str, session: requests.Session) -> GitHub:
     session.trust_env = False
     clock = Clock()
     return GitHub(session, address, "write-token", clock=clock, sleep=clock.sleep)
+
+
+@pytest.mark.parametrize("name", ["workflow_run", "pull_request", "workflow_dispatch", "merge_group"])
+def test_payloads_as_github_sends_them(name: str) -> None:
+    data = payload(name)
+    if name == "workflow_run":  # the example was made anonymous in one place only
+        data["repository"] = data[name]["repository"]
+    found = read_event(data, "", Run(1, 1, 1, ""))
+    assert found.kind == name
+    assert found.repository == data["repository"]["full_name"]
+    assert found.head_sha or name == "workflow_dispatch"
 
 
 class TestMock:

@@ -7,12 +7,15 @@ themselves to those.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.fakes.act import OWN, Done
+from runner.config import select
+from tests.fakes.act import OWN, ROOT, Done
 from tests.fakes.stage import ADOPTER, SUITES, Stage, cases, staging
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,6 +60,8 @@ def test_a_pull_request_has_one_comment_that_follows_its_pushes(make_stage: Call
     assert second[:7] in edited
     assert "regressed" in turned  # an edit notifies nobody
     assert conclusions(stage, second) == ["failure"]
+
+    assert {check["name"] for check in github.checks.values()} == {"evenbench (pr)"}  # what branch protection requires
 
     labelled = stage.benchmark(102, action="labeled")
     assert labelled.code == 0
@@ -138,6 +143,18 @@ def test_where_nothing_is_to_be_measured_the_check_is_neutral(make_stage: Callab
     assert "nothing to measure" in stage.github.bodies()[0]
 
 
+def test_shards_are_measured_apart_and_put_together(make_stage: Callable[[str], Stage]) -> None:
+    stage = make_stage(ADOPTER)
+    file = ".github/workflows/evenbench.yml"
+    caller = (stage.repository.path / file).read_text().replace("{cases: cases}", "{cases: cases, shards: 2}")
+    more = cases().replace("ops/softmax", "ops/{}").replace("def softmax", "def {}")
+    stage.propose({file: caller, **{f"cases/{name}.py": more.replace("{}", name) for name in "abcdefgh"}})
+    well(stage.benchmark(305, action="opened"))
+    assert list(stage.actions.artifacts(305)) == ["evenbench-0.results.jsonl", "evenbench-1.results.jsonl"]
+    well(stage.publish(305, "completed", "success"))
+    assert "8 new" in stage.github.bodies()[0]
+
+
 def test_a_run_that_fails_is_said_with_its_reason(make_stage: Callable[[str], Stage]) -> None:
     stage = make_stage(ADOPTER)
     head = stage.propose({"cases/ops.py": "import nosuchmodule\n"})
@@ -203,4 +220,14 @@ def test_every_night_main_proves_itself(make_stage: Callable[[str], Stage]) -> N
     well(stage.night(500))
     proofs = [json.loads(line) for line in stage.actions.artifacts(500)["proofs.jsonl"].read_text().splitlines()]
     assert [proof["kind"] for proof in proofs] == ["aa", "planted"]
-    assert proofs[1]["planted"]["case"] == "ops/softmax"
+    assert proofs[1]["planted"]["case"] == "ops/softmax[cols=4096]"
+
+
+def test_the_nights_planted_change_is_in_exactly_one_of_our_cases(tool: Callable[[str], str]) -> None:
+    pytest.importorskip("torch")
+    jobs = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())["jobs"]
+    asked = jobs["planted"]["with"]
+    command = [tool("evenbench"), "list", "--suite", asked["suite"], asked["plant"]]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(found) == 1
+    assert select((asked["pattern"],), found[0], ())

@@ -24,7 +24,7 @@ CASES = """
     import numpy as np
     from evenbench import Bench, case
 
-    @case("ops/softmax", device="cpu", tags={"pr"})
+    @case("ops/softmax", params={"cols": [4096]}, device="cpu", tags={"pr"})
     def softmax(p, device):
         \"\"\"Some work, REPEATS times over.\"\"\"
         x = np.arange(200_000.0)

@@ -75,7 +75,8 @@ class TestWorkflowRun:
         fake.open_pull(7, fork="stranger/kernels")
         data = run_event(fake, 7)
         fake.open_pull(8, fork="third/kernels")
-        fake.fail("GET", "pulls$", 200, [fake.pulls[number] for number in (6, 7, 8)])
+        fake.open_pull(9, fork="stranger/kernels", branch="other")
+        fake.fail("GET", "pulls$", 200, [fake.pulls[number] for number in (6, 7, 8, 9)])
         assert resolve(github, event(data)).number == 7
 
     def test_a_merge_group_has_a_head_alone(self, github: GitHub, fake: FakeGitHub) -> None:

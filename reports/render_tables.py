@@ -1,0 +1,155 @@
+"""Rows → the tables of a comment: what tells something, its long notes below, what did not change folded. Pure.
+
+GitHub gives a comment some 800 pixels and narrows columns to their longest word before it lets a table scroll. So
+numbers and verdicts are words without a space that breaks, and long notes stand below the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+
+from . import describe, markdown
+from .describe import Cells
+from .markdown import NO_BREAK, Block
+from .tables import MAIN, ComparedRow, Comparison, Report, Verdict
+
+EMOJI: Mapping[Verdict, str] = MappingProxyType(
+    {
+        "failed": "❌",
+        "wrong": "❌",
+        "regressed": "🔴",
+        "incomparable": "⚖️",
+        "inconclusive": "🟡",
+        "improved": "🟢",
+        "fixed": "🔧",
+        "new": "🆕",
+        "removed": "🗑️",
+        "skipped": "⏭️",
+        "unchanged": "⚪",
+    }
+)
+PLANTED = "🌱"  # instead of the verdict's: a change that was made on purpose alarms nobody
+NOTE_MAX = 40  # characters of a note in the table; longer ones stand below it
+NOTE_WORDS = 16  # characters that stay on one line, so that a narrow column does not become a tall one
+BELOW = "see below"
+NAMED_MAX = 3  # rows that a note names; of more it says how many
+CHANGE = f"change [95{NO_BREAK}%]"
+
+# What goes first where there is not room for all. A regressed row never goes while an unchanged one stays.
+UNCHANGED, READING, NOTES, ROWS = 4, 3, 2, 1
+
+# Title of each column, and how it is aligned.
+ALIGN: Mapping[str, str] = MappingProxyType(
+    {
+        "family": "---", "case": "---", "implementation": "---", "base": "--:", "head": "--:", CHANGE: "--:", "verdict": "---",
+        "time": "--:", "p10": "--:", "p90": "--:", "of baseline": "--:", "rate": "--:", "of ceiling": "--:", "check": "---", "notes": "---",
+    }
+)  # fmt: skip
+
+
+def blocks(comparison: Comparison) -> list[Block]:
+    """What a comment holds between headline and footer."""
+    rows = [(row, describe.cells(row)) for row in comparison.rows]
+    telling = [cells for row, cells in rows if row.verdict != "unchanged"]
+    shares = any(cells.share for _, cells in rows)
+    found = []
+    if telling:
+        found.append(_table([_telling(cells, shares=shares) for cells in telling]))
+        found.append(Block("", tuple(_below(telling)), "", NOTES, "note"))
+    if quiet := [row for row, _ in rows if row.verdict == "unchanged"]:
+        before, after = markdown.folded(f"{len(quiet):,} unchanged")
+        found.append(_table(list(_quiet(quiet, shares=shares)), before, after, UNCHANGED))
+    if said := describe.reading(comparison):
+        before, after = markdown.folded("How to read this")
+        found.append(Block(before, ("\n".join(f"- {sentence}" for sentence in said),), after, READING, ""))
+    return found
+
+
+def run_blocks(report: Report) -> list[Block]:
+    """The same of a run of one side; columns that say nothing are left out."""
+    rows = [describe.run_cells(row) for row in report.rows]
+    several = any(row.implementation != MAIN for row in rows)
+    cells = [
+        {
+            "case": markdown.code(row.case),
+            "implementation": markdown.code(row.implementation) if several else "",
+            "time": markdown.whole(row.time),
+            "p10": markdown.whole(row.p10),
+            "p90": markdown.whole(row.p90),
+            "of baseline": markdown.whole(row.ratio),
+            "rate": markdown.whole(row.rate),
+            "of ceiling": markdown.whole(row.share),
+            "check": row.check,
+            "notes": _notes(row.notes),
+        }
+        for row in rows
+    ]
+    shown = {title for row in cells for title, cell in row.items() if cell}
+    told = [{title: cell for title, cell in row.items() if title in shown} for row in cells]
+    return [_table(told)] if rows else []
+
+
+def _table(rows: Sequence[Mapping[str, str]], before: str = "", after: str = "", goes: int = ROWS) -> Block:
+    """A table of rows that all have the same columns."""
+    titles = list(rows[0])
+    head = markdown.table(titles, [ALIGN[title] for title in titles])
+    return Block(f"{before}{head}\n", tuple(markdown.row(list(row.values())) for row in rows), after, goes)
+
+
+def _telling(cells: Cells, *, shares: bool) -> dict[str, str]:
+    short = [note for note in cells.notes if not _is_long(note)]
+    below = [BELOW] if len(short) < len(cells.notes) else []
+    emoji = PLANTED if cells.planted else EMOJI[cells.verdict]
+    return {
+        "case": markdown.code(cells.name),
+        **_numbers(cells),
+        "verdict": markdown.whole(f"{emoji} {cells.called}"),
+        **_share(cells, shares=shares),
+        "notes": _notes([*short, *below]),
+    }
+
+
+def _quiet(rows: Iterable[ComparedRow], *, shares: bool) -> Iterable[dict[str, str]]:
+    """By family, which is named once."""
+    for family, members in groupby(sorted(rows, key=lambda row: row.family), lambda row: row.family):
+        label = markdown.code(family)
+        for cells in map(describe.cells, members):
+            yield {
+                "family": label,
+                "case": markdown.code(cells.name),
+                **_numbers(cells),
+                **_share(cells, shares=shares),
+                "notes": _notes(cells.notes),
+            }
+            label = ""
+
+
+def _numbers(cells: Cells) -> dict[str, str]:
+    change = markdown.whole(cells.change).replace(f"{NO_BREAK}[", " [")
+    return {"base": markdown.whole(cells.base), "head": markdown.whole(cells.head), CHANGE: change}
+
+
+def _share(cells: Cells, *, shares: bool) -> dict[str, str]:
+    return {"of ceiling": markdown.whole(cells.share)} if shares else {}
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "; ".join(markdown.whole(markdown.cell(note), NOTE_WORDS) for note in notes)
+
+
+def _is_long(note: str) -> bool:
+    return len(markdown.sanitise(note)) > NOTE_MAX
+
+
+def _below(rows: Iterable[Cells]) -> Iterable[str]:
+    """The notes that are too long for the table, each with the rows that it is about."""
+    about: dict[str, list[str]] = {}
+    for cells in rows:
+        for note in filter(_is_long, cells.notes):
+            about.setdefault(note, []).append(cells.name)
+    for note, names in about.items():
+        named = ", ".join(markdown.code(name) for name in names[:NAMED_MAX])
+        more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+        yield f"- {named}{more}: {markdown.plain(note)}"

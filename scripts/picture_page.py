@@ -1,0 +1,161 @@
+"""What a comment looks like on GitHub. Started by scripts/picture; tests open comments with it, too.
+
+The Markdown goes through GitHub's own engine (cmark-gfm) and style sheet into a browser without a window. What GitHub
+does afterwards (mentions, references, emoji codes) is not shown: nothing of a comment may wait for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import cmarkgfm
+from playwright.sync_api import Page, sync_playwright
+
+from reports.compare import compare
+from reports.confirm import confirmed
+from reports.load import load_runs
+from reports.render import Links, comment
+from runner.errors import EvenbenchError
+from tests.fakes.node import modules
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as scripts/lib.sh looks for them
+# Nothing is fetched, and a test's browser has nobody to ask for leave.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+RAW_HTML = 1 << 17  # cmark's CMARK_OPT_UNSAFE: GitHub keeps HTML here, and takes out later what it does not allow
+WIDTH = 832  # of a comment's text on GitHub, beside the avatar and the sidebar, in CSS pixels
+MARGIN = 16
+SHARP = 1.5  # pixels of the picture for one of CSS: enough for a dense screen
+SAMPLE = "https://github.com/evenbench/evenbench"
+LINKS = Links(  # as a publisher gives them; a picture shows but their words
+    run=f"{SAMPLE}/actions/runs/1",
+    report=f"{SAMPLE}/actions/runs/2",
+    samples=f"{SAMPLE}/actions/runs/1#artifacts",
+    dispatch=f"{SAMPLE}/actions/workflows/manual.yml",
+    docs=f"{SAMPLE}/blob/main/docs/reading.md",
+)
+
+Theme = Literal["light", "dark"]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A comment in a browser, and what the browser complained of so far."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+
+    def picture(self, path: Path | None = None) -> bytes:
+        """The comment as a PNG, also written to `path`."""
+        return self.page.locator("main").screenshot(path=path, animations="disabled")
+
+
+def why_not() -> str:
+    """Why no comment can be opened here; empty where it can."""
+    if _browser() is None:
+        return f"no browser is installed, none of {', '.join(BROWSERS)}"
+    return "" if modules() is not None else "npm is not installed, which brings GitHub's style sheet"
+
+
+@contextmanager
+def browsing(theme: Theme = "light") -> Iterator[Opened]:
+    """A page while this is open, for `show`."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
+        try:
+            size = {"width": WIDTH + 4 * MARGIN, "height": 600}
+            page = browser.new_page(viewport=size, color_scheme=theme, device_scale_factor=SHARP)  # type: ignore[arg-type]
+            opened = Opened(page)
+            page.on(
+                "console", lambda said: opened.errors.append(said.text) if said.type in ("error", "warning") else None
+            )
+            page.on("pageerror", lambda error: opened.errors.append(str(error)))
+            page.on("request", lambda asked: opened.errors.append(f"asked for {asked.url}"))
+            yield opened
+        finally:
+            browser.close()
+
+
+def show(opened: Opened, markdown: str) -> None:
+    """Open a comment on the page."""
+    opened.page.set_content(html(markdown), wait_until="load")
+
+
+def html(markdown: str) -> str:
+    """A page that holds the comment in a frame as GitHub draws it, light or dark as the reader has it."""
+    found = modules()
+    if found is None:
+        raise EvenbenchError(why_not())
+    style = (found / "github-markdown-css" / "github-markdown.css").read_text(encoding="utf-8")
+    body = cmarkgfm.github_flavored_markdown_to_html(markdown, RAW_HTML)
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>comment</title><style>{style}
+html {{ color-scheme: light dark; background: Canvas }}
+body {{ margin: 0 }}
+main {{ padding: {MARGIN}px; width: {WIDTH + 2 * MARGIN}px }}
+article {{ padding: {MARGIN}px; border: 1px solid #8888; border-radius: 6px; font-size: 14px !important }}
+</style></head><body><main><article class="markdown-body">{body}</article></main></body></html>"""
+
+
+def comment_of(paths: Sequence[Path]) -> str:
+    """The comment that a publisher would make of results files, which may be packed by gzip; of a .md file its text."""
+    if paths[0].suffix == ".md":
+        return paths[0].read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for number, path in enumerate(paths):
+            files.append(Path(folder) / f"{number}.jsonl")
+            data = path.read_bytes()
+            files[-1].write_bytes(gzip.decompress(data) if path.suffix == ".gz" else data)
+        first, seconds = load_runs(files)
+    today = datetime.now(UTC).date()
+    return comment(confirmed(compare(first, today), [compare(second, today) for second in seconds]), LINKS)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/picture", description="What a comment looks like on GitHub, as a PNG."
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="RESULTS", help="results files, or a comment's .md")
+    parser.add_argument("--out", type=Path, default=Path("comment.png"), metavar="PNG", help="left out: comment.png")
+    parser.add_argument("--dark", action="store_true", help="as a reader sees it who has GitHub dark")
+    parser.add_argument("--unfold", action="store_true", help="folded parts opened")
+    asked = parser.parse_args(words)
+    try:
+        if why := why_not():
+            raise EvenbenchError(why)
+        text = comment_of(asked.files)
+        with browsing("dark" if asked.dark else "light") as opened:
+            show(opened, text)
+            if asked.unfold:
+                opened.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+            asked.out.parent.mkdir(parents=True, exist_ok=True)
+            size = len(opened.picture(asked.out))
+    except (EvenbenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{asked.out}: {size / 1024:,.0f} KiB")
+    return 0
+
+
+def _browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,6 +31,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
         ca-certificates g++ gcc git "python${PYTHON}" "python${PYTHON}-dev" "python${PYTHON}-venv" \
     && rm -rf /var/cache/apt/* /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log \
+    # A mounted checkout belongs to another user.
+    && git config --system --add safe.directory '*' \
     # torch asks for the name of its user, so the id has an entry in passwd.
     && useradd --uid 10001 --user-group --no-log-init --create-home --shell /bin/sh evenbench \
     # Named volumes mounted here take this owner.
@@ -119,6 +121,6 @@ LABEL org.opencontainers.image.title="evenbench" \
       evenbench.driver="${DRIVER}"
 
 USER 10001:10001
-WORKDIR /home/evenbench
+WORKDIR /tmp
 ENTRYPOINT ["evenbench"]
 CMD ["doctor"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from operator import attrgetter
 
 from runner.records import SideInfo
 
@@ -28,8 +29,8 @@ def facts_of(results: Results, notes: Sequence[str] = (), rounds: Sequence[int] 
         devices=distinct(f"{event.device} {event.mig}".strip() for event in timed),
         uuids=distinct(event.uuid for event in timed),
         drivers=distinct(event.driver for event in timed),
-        timers=distinct(each.record.timing for each in placed),
-        caches=distinct(each.record.cache for each in placed),
+        timers=distinct(map(attrgetter("record.timing"), placed)),
+        caches=distinct(map(attrgetter("record.cache"), placed)),
         rounds=(min(rounds), max(rounds)) if rounds else None,
         preparation_s=sum(end.preparation_s for end in results.ends) if results.ends else None,
         measuring_s=sum(end.measuring_s for end in results.ends) if results.ends else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -76,15 +77,14 @@ def doubts(sides: Sequence[SideRow]) -> list[str]:
         if side.losses and side.placed:
             rounds = len({loss.round for loss in side.losses})
             found.append(f"{side.side} lost {rounds} of {rounds + len(side.placed)} rounds: {side.losses[0].error}")
-        records = [each.record for each in side.placed]
-        rejected = [each for record in records for each in record.rejected]
-        if rejected:
+        records = list(map(attrgetter("record"), side.placed))
+        if rejected := list(chain.from_iterable(map(attrgetter("rejected"), records))):
             found.append(f"{side.side}: {len(rejected)} samples rejected: {rejected[0].reason}")
-        if retried := sum(1 for record in records if record.retries):
+        if retried := sum(1 for retries in map(attrgetter("retries"), records) if retries):
             found.append(f"{side.side}: records were lost and measured again in {retried} launches")
-        if any(record.stop == "timeout" for record in records):
+        if any(each.stop == "timeout" for each in side.common):
             found.append(f"{side.side}: stopped by the time limit")
-    if any(each.record.coarse for side in sides for each in side.placed):
+    if any(each.coarse for side in sides for each in side.common):
         compared = len(sides) > 1  # then no percentiles are shown
         found.append("calls over 10 ms: few samples a launch" if compared else "long call: p10 and p90 are coarse")
     return found
@@ -114,7 +114,7 @@ class _Kernel(NamedTuple):
 
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
     """The distinct kernels of a side."""
-    found = {
+    found = {  # most launches ran the same ones: a plain tuple is quicker to make
         (k.name, *k.grid, *k.block, k.registers, k.shared_memory, k.code)
         for each in placed
         for k in each.record.kernels

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -96,11 +97,12 @@ def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
 def samples_of(pair: Pair) -> Row:
     """The samples of both sides, round by round."""
     base, head = (
-        {each.launch.round: each.record.device_busy_ns for each in side.placed} for side in (pair.base, pair.head)
+        dict(map(attrgetter("launch.round", "record.device_busy_ns"), side.placed)) for side in (pair.base, pair.head)
     )
-    last = max((number for number in (*base, *head) if number is not None), default=-1)
+    begun = base.keys() | head.keys()
     rounds = [
-        (base.get(number), head.get(number)) if number in base or number in head else None for number in range(last + 1)
+        (base.get(number), head.get(number)) if number in begun else None
+        for number in range(max(begun, default=-1) + 1)
     ]
     return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
 
@@ -128,7 +130,7 @@ def row_of(
 ) -> ComparedRow:
     """The row as it is shown; `extra` are notes beyond those that follow from the records."""
     sides = (pair.base, pair.head)
-    records = [each.record for side in sides for each in side.placed]
+    common = list(chain.from_iterable(side.common for side in sides))
     return ComparedRow(
         case=pair.key[0],
         implementation=pair.key[1],
@@ -144,8 +146,8 @@ def row_of(
         p_equivalent=judgement.p_equivalent if judgement else None,
         min_effect=pair.min_effect,
         rounds=judgement.rounds if judgement else 0,
-        timing=", ".join(distinct(map(attrgetter("timing"), records))),
-        cache=", ".join(distinct(map(attrgetter("cache"), records))),
+        timing=", ".join(distinct(each.timing for each in common)),
+        cache=", ".join(distinct(each.cache for each in common)),
         notes=(*notes.of_row(pair.base, pair.head, verdict), *extra),
         warnings=(*warnings, *notes.doubts(sides)),
         muted=pair.muted,

@@ -1,7 +1,7 @@
 """Rows → the tables of a comment: what tells something, its long notes below, what did not change folded. Pure.
 
 GitHub gives a comment some 800 pixels and narrows columns to their longest word before it lets a table scroll. So
-numbers and verdicts are words without a space that breaks, and long notes stand below the table.
+numbers are words without a space that breaks, and long notes stand below the table.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _telling(cells: Cells, *, shares: bool) -> dict[str, str]:
     return {
         "case": markdown.code(cells.name),
         **_numbers(cells),
-        "verdict": markdown.whole(f"{emoji} {cells.called}"),
+        "verdict": f"{emoji} {cells.called}",
         **_share(cells, shares=shares),
         "notes": _notes([*short, *below]),
     }

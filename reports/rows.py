@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
 
@@ -35,6 +36,25 @@ class Loss:
     error: str
 
 
+class Common(NamedTuple):
+    """What the launches of a row mostly share."""
+
+    device: str
+    mig: str
+    uuid: str
+    timing: str
+    cache: str
+    inputs: str
+    tick_ns: int | None
+    stop: str
+    coarse: bool
+
+
+_COMMON = attrgetter(
+    *(f"launch.{name}" for name in Common._fields[:3]), *(f"record.{name}" for name in Common._fields[3:])
+)
+
+
 @dataclass(frozen=True)
 class SideRow:
     """A row on one side. `placed` is its timed measurements by round; `losses` the rounds that died."""
@@ -51,6 +71,11 @@ class SideRow:
     def bad(self) -> bool:
         """Whether it gave an error instead of numbers."""
         return self.status in ("failed", "wrong")
+
+    @cached_property
+    def common(self) -> frozenset[Common]:
+        """One for each combination of values that occurs, so nearly always one."""
+        return frozenset(map(Common._make, set(map(_COMMON, self.placed))))
 
     @property
     def died(self) -> tuple[Loss, ...]:
@@ -133,8 +158,8 @@ def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
     found = []
     for what, one, other in (
         ("GPU", _models(base), _models(head)),
-        ("timer", _seen(base, "timing"), _seen(head, "timing")),
-        ("cache", _seen(base, "cache"), _seen(head, "cache")),
+        ("timer", *(distinct(each.timing for each in row.common) for row in (base, head))),
+        ("cache", *(distinct(each.cache for each in row.common) for row in (base, head))),
     ):
         found.extend(_differing(what, one, other))
     if base.case is not None and head.case is not None:
@@ -168,7 +193,7 @@ def cannot_import(event: CaseEvent, more: str = "") -> str:
 
 def tick(rows: Iterable[SideRow]) -> int | None:
     """The coarsest tick of the measurements; None where they have none."""
-    return max((each.record.tick_ns for row in rows for each in row.placed if each.record.tick_ns), default=None)
+    return max((each.tick_ns for row in rows for each in row.common if each.tick_ns), default=None)
 
 
 def _round(placed: Placed) -> int:
@@ -253,7 +278,7 @@ def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
 
 def other_device(base: SideRow, head: SideRow) -> tuple[str, ...]:
     """That a row's rounds did not stay on one device, which the launches of a round must."""
-    one, other = (distinct(map(attrgetter("launch.uuid"), row.placed)) for row in (base, head))
+    one, other = (distinct(each.uuid for each in row.common) for row in (base, head))
     return tuple(_differing("GPU", one, other))
 
 
@@ -264,12 +289,7 @@ def _differing(what: str, one: Sequence[str], other: Sequence[str]) -> list[str]
 
 
 def _models(row: SideRow) -> tuple[str, ...]:
-    seen = set(map(attrgetter("launch.device", "launch.mig"), row.placed))
-    return distinct(f"{device} {mig}".strip() for device, mig in seen)
-
-
-def _seen(row: SideRow, name: Literal["timing", "cache"]) -> tuple[str, ...]:
-    return distinct(map(attrgetter(f"record.{name}"), row.placed))
+    return distinct(f"{each.device} {each.mig}".strip() for each in row.common)
 
 
 def _input_difference(base: SideRow, head: SideRow) -> list[str]:
@@ -280,8 +300,8 @@ def _input_difference(base: SideRow, head: SideRow) -> list[str]:
         what = f"input {differing[0]} differs{' in its contents' if a == b else ''}"
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         return [f"{what}{more}: {a}{'' if a == b else f' on base, {b} on head'}"]
-    hashes = [{each.record.inputs for each in row.placed if each.record.inputs} for row in (base, head)]
-    return ["inputs as timed differ"] if hashes[0] and hashes[1] and hashes[0] != hashes[1] else []
+    a, b = (distinct(each.inputs for each in row.common) for row in (base, head))
+    return ["inputs as timed differ"] if a and b and a != b else []
 
 
 def _input(value: Input | None) -> str:

@@ -243,7 +243,9 @@ def accepted_check(text: CheckText, by: str) -> CheckText:
     """A failed check run that someone accepted."""
     line = f"{ACCEPTED}{markdown.code(by)} with the label {markdown.code(LABEL)}."
     summary = f"{line}\n\n{text.summary}"
-    return replace(text, conclusion="success", title=f"accepted by {by}: {text.title}", summary=summary)
+    return replace(
+        text, conclusion="success", title=f"accepted by {markdown.sanitise(by)}: {text.title}", summary=summary
+    )
 
 
 def _run(links: Links) -> list[str]:

@@ -23,6 +23,7 @@ class Change:
         measure: whether measuring is worth it.
         why: the reason, in a sentence without words of the pull request's author.
         cases_from: ``head`` where base has no cases yet, so that the first comparison has rows; else ``own``.
+        merge_base: whether base is where head left it, and not what was named.
     """
 
     base: str
@@ -30,6 +31,7 @@ class Change:
     measure: bool
     why: str
     cases_from: str
+    merge_base: bool
 
 
 def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: bool, always: bool) -> Change:
@@ -51,14 +53,15 @@ def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: 
         old = _merge_base(repo, old, new)
     has_cases = {sha: _holds(repo, sha, cases) for sha in (old, new)}
     if not any(has_cases.values()):
-        return Change(old, new, measure=False, why=f"Neither side has a folder {cases}/.", cases_from="own")
+        why = f"Neither side has a folder {cases}/."
+        return Change(old, new, measure=False, why=why, cases_from="own", merge_base=from_merge_base)
     cases_from = "own" if has_cases[old] else "head"
     if always:
-        return Change(old, new, measure=True, why="It was asked for.", cases_from=cases_from)
+        return Change(old, new, True, "It was asked for.", cases_from, from_merge_base)
     files = git("diff", "--name-only", "-z", "--no-renames", old, new, "--", cwd=repo).output.split(b"\0")
     names = [os.fsdecode(name) for name in files if name]
     measure, why = worth_measuring(_config(repo, old, cases), names)
-    return Change(old, new, measure, why, cases_from)
+    return Change(old, new, measure, why, cases_from, from_merge_base)
 
 
 def worth_measuring(config: Config | None, files: Sequence[str]) -> tuple[bool, str]:

@@ -14,9 +14,11 @@ from typing import Any, Literal
 from . import __version__, doctor
 from .attempts import Progress
 from .config import Config, RunSettings, load, parse, resolve
+from .container import choose_launcher
 from .errors import NothingMeasured, UsageError
 from .execute import Outcome, end_of, execute
-from .launch import Launcher, LocalLauncher
+from .host_settings import LauncherName
+from .launch import Launcher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
 from .plan import SEED_BITS, Plan
 from .preparation import Crew, Found, discover
@@ -53,6 +55,7 @@ class Request:
         patterns: narrow the suite's cases; may be empty.
         keys: settings given on the command line; None counts as not given.
         ignore_unfit: measure on a machine that is not fit, and say so in the results.
+        launcher: how launches start; None: as this machine demands, else as processes of this user.
         confirms: the run whose regressed rows this one measures again; empty for any other.
         beside: other files that the command writes: like `output` they make no tree dirty.
     """
@@ -72,6 +75,7 @@ class Request:
     shard: tuple[int, int] = (0, 1)
     plant: PlantRecord | None = None
     gpu: str | None = None
+    launcher: LauncherName | None = None
     resume: bool = False
     ignore_unfit: bool = False
     confirms: str = ""
@@ -113,7 +117,8 @@ def measure(
         checkouts = [sides.check_out(spec) for spec in request.specs]
         config = _config(request, checkouts)
         settings = _settings(request, config)
-        header = _header(request, config, settings, checkouts)
+        launcher = choose_launcher(request.launcher, config.image, gpu.uuid if gpu else "", os.environ)
+        header = _header(request, config, settings, checkouts, launcher.image)
         if request.resume:
             take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
         with machine_lock(gpu.uuid if gpu else HOST, log):
@@ -121,7 +126,7 @@ def measure(
             _make_folder(request.output)
             with Writer(request.output, resume=request.resume) as writer:
                 header, taken = _begin(request, header, gpu, writer)
-                planned = _Planned(config, settings, header, gpu, notes, taken)
+                planned = _Planned(config, settings, header, gpu, launcher, notes, taken)
                 outcome = _measure_sides(request, planned, sides, checkouts, writer, progress, judge)
                 writer.write(end_of(outcome))
     return Done(request.output, outcome, config, settings)
@@ -175,9 +180,10 @@ def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config,
         checkout = sides.check_out(spec)
         config = _config(request, [checkout])
         _check_directory(request, [checkout])
-        side = sides.prepare(checkout, spec, "")
-        with contextlib.closing(LocalLauncher().open(side, "")) as session:
-            return config, discover(Crew(side, session, str(side.root / request.cases)))
+        with choose_launcher(request.launcher, config.image, "", os.environ) as launcher:
+            side = launcher.prepare(sides, checkout, spec, "")
+            with contextlib.closing(launcher.open(side, side)) as session:
+                return config, discover(Crew(side, session, str(side.root / request.cases)))
 
 
 @dataclass(frozen=True)
@@ -188,6 +194,7 @@ class _Planned:
     settings: RunSettings
     header: Header
     gpu: Gpu | None
+    launcher: Launcher
     notes: Sequence[str]
     taken: Taken | None
 
@@ -216,40 +223,37 @@ def _measure_sides(
         planned.notes,
         request.plant,
     )
-    launcher: Launcher = LocalLauncher()
     with contextlib.ExitStack() as stack:
+        launcher = stack.enter_context(planned.launcher)
         shown = stack.enter_context(progress(len(request.specs) * header.rounds))
-        setup = planned.config.setup
         pairs = zip(checkouts, request.specs, strict=True)
-        ready = [_prepare(sides, checkout, spec, setup, writer, shown) for checkout, spec in pairs]
+        ready = [_prepare(planned, sides, checkout, spec, writer, shown) for checkout, spec in pairs]
         if len(ready) > 1:
-            shared_preload(preload, ready[0], ready[1])
-        crews = [
-            Crew(
-                side,
-                stack.enter_context(contextlib.closing(launcher.open(side, gpu.uuid if gpu else ""))),
-                _cases_of(request, side, ready),
-            )
-            for side in ready
-        ]
+            shared_preload(preload, ready[0], ready[1], run=launcher.run_python)
+        crews = [_crew(request, launcher, side, ready, stack) for side in ready]
         before = [_code_in_place(request, side) for side in ready]
         outcome = execute(run, crews, writer, shown, judge and (lambda: judge(request.output)))
     changed = [text for side, stamps in zip(ready, before, strict=True) for text in _edits(side, stamps)]
     return replace(outcome, changed=changed)
 
 
-def _prepare(sides: Sides, checkout: Checkout, spec: SideSpec, setup: str, writer: Writer, progress: Progress) -> Side:
+def _prepare(
+    planned: _Planned, sides: Sides, checkout: Checkout, spec: SideSpec, writer: Writer, progress: Progress
+) -> Side:
     progress.stage(f"setting up {checkout.name}: {checkout.label}")
     try:
-        return sides.prepare(checkout, spec, setup)
+        return planned.launcher.prepare(sides, checkout, spec, planned.config.setup)
     except NothingMeasured as error:
         writer.write(SideEvent(side=spec.name, status="failed", error=str(error)[:4_000]))
         raise
 
 
-def _cases_of(request: Request, side: Side, ready: Sequence[Side]) -> str:
+def _crew(
+    request: Request, launcher: Launcher, side: Side, ready: Sequence[Side], stack: contextlib.ExitStack
+) -> Crew:
     owner = next(one for one in ready if one.name == "head") if request.cases_from == "head" else side
-    return str(owner.root / request.cases)
+    session = stack.enter_context(contextlib.closing(launcher.open(side, owner)))
+    return Crew(side, session, str(launcher.root_of_cases(side, owner) / request.cases))
 
 
 def _check_cases(cases: str) -> None:
@@ -274,7 +278,8 @@ def _config(request: Request, checkouts: Sequence[Checkout]) -> Config:
     for checkout in checkouts:
         text = side_config_text(checkout, request.cases)
         if text is not None:
-            return parse(text, f"{request.cases}/{SUITES} of {checkout.name}")
+            config = parse(text, f"{request.cases}/{SUITES} of {checkout.name}")
+            return config if checkout is checkouts[0] else replace(config, image="")  # head's word does not choose it
     return Config.default()
 
 
@@ -307,7 +312,9 @@ def judge_settings(config: Config, settings: RunSettings) -> JudgeSettings:
     )
 
 
-def _header(request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout]) -> Header:
+def _header(
+    request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout], image: str
+) -> Header:
     return Header(
         verb=request.verb,
         run_id=secrets.token_hex(8),
@@ -325,7 +332,7 @@ def _header(request: Request, config: Config, settings: RunSettings, checkouts: 
             for checkout, spec in zip(checkouts, request.specs, strict=True)
         ],
         harness=Harness(version=__version__),
-        image=os.environ.get("EVENBENCH_IMAGE", "")[:1_000],
+        image=image[:1_000],
         suite=settings.suite,
         patterns=list(request.patterns),
         cases_from=request.cases_from,

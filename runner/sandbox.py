@@ -56,9 +56,9 @@ class Limits:
     threads: int
 
     @classmethod
-    def of_host(cls, memory: int, cpus: int) -> Limits:
-        """A share of a host's memory, and no more threads than serve."""
-        return cls(memory=int(memory * MEMORY_SHARE), threads=max(1, min(cpus, THREADS_MAX)))
+    def of_host(cls, memory: int, cpus: int, granted: int | None = None) -> Limits:
+        """What was granted of a host's memory, else a share of it; and no more threads than serve."""
+        return cls(memory=granted or int(memory * MEMORY_SHARE), threads=max(1, min(cpus, THREADS_MAX)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import json
 import os
 import queue
 import secrets
+import select
 import signal
 import subprocess
 import threading
@@ -29,6 +30,8 @@ LINES_MAX = 1_000_000  # of one launch, forged ones included: a flood ends it
 BYTES_MAX = 256 << 20  # the same: the publisher takes no larger file
 QUEUED_MAX = 64  # lines read ahead: a faster writer waits, and 64 of the longest are 64 MiB
 GRACE_S = 15.0  # the warm parent enforces deadlines; the driver steps in this much later
+STALL_S = 15.0  # for a parent to read a command: it does nothing else between launches
+EMPTY_POLL_S = 0.05  # how soon the end of the readers is seen
 STOP_S = 3.0  # a parent whose stdin is closed leaves within this
 WARM_S = 600.0  # importing torch and preload from a cold disk
 NONCE_BYTES = 16
@@ -83,9 +86,12 @@ class ParentSession:
         """See `Session.launch`."""
         self._output.clear()
         nonce = self._command({"command": "launch", "job": job, "fork": fork})
-        case = None
-        while (message := self._next(nonce, max(timeout_s, START_DEADLINE_S) + GRACE_S)) is not None:
-            case = message.get("case") if message["event"] == "begin" else case
+        limits = {target["id"]: float(target["timeout_s"]) for target in job.get("targets", ())}
+        limit, case = START_DEADLINE_S, None
+        while (message := self._next(nonce, limit + GRACE_S)) is not None:
+            if message["event"] in ("begin", "finish"):
+                case = message.get("case") if message["event"] == "begin" else None
+                limit = START_DEADLINE_S if case is None else limits.get(str(case), timeout_s)
             yield message
             if message["event"] == "exit":
                 return
@@ -133,8 +139,10 @@ class ParentSession:
         self._parent.end()
         process = self._parent.process
         process.wait()
-        for thread in self._threads:
-            thread.join(STOP_S)
+        deadline = time.monotonic() + STOP_S
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):  # after a flood the reader waits for room
+                self._messages.get(timeout=EMPTY_POLL_S)
         for pipe in (process.stdin, process.stdout, process.stderr):
             with contextlib.suppress(OSError):
                 self._pipe(pipe).close()
@@ -148,10 +156,8 @@ class ParentSession:
         nonce = secrets.token_hex(NONCE_BYTES)
         self._lines_left, self._bytes_left = LINES_MAX, BYTES_MAX
         data = (json.dumps({**command, "nonce": nonce}) + "\n").encode()
-        stdin = self._pipe(self._parent.process.stdin)
         with contextlib.suppress(OSError):  # a dead parent is found out by the silence that follows
-            stdin.write(data)
-            stdin.flush()
+            _write_all(self._pipe(self._parent.process.stdin).fileno(), data, STALL_S)
         return nonce
 
     def _next(self, nonce: str, timeout_s: float) -> Message | None:
@@ -177,6 +183,15 @@ class ParentSession:
         return None
 
 
+def _write_all(descriptor: int, data: bytes, stall_s: float) -> None:
+    """Write to a pipe whose reader may have been stopped for good: raises OSError when it takes nothing for so long."""
+    os.set_blocking(descriptor, False)
+    while data:
+        if not select.select([], [descriptor], [], stall_s)[1]:
+            raise TimeoutError
+        data = data[os.write(descriptor, data) :]
+
+
 def _pump_lines(pipe: IO[bytes], messages: queue.Queue[bytes | None]) -> None:
     """Move lines from a pipe into a queue; an over-long line ends the session."""
     with contextlib.suppress(OSError, ValueError):
@@ -184,8 +199,7 @@ def _pump_lines(pipe: IO[bytes], messages: queue.Queue[bytes | None]) -> None:
             if len(line) > LINE_MAX:
                 break
             messages.put(line.rstrip(b"\n"))
-    with contextlib.suppress(queue.Full):
-        messages.put(None, timeout=1)
+    messages.put(None)
 
 
 class _Tail:

@@ -29,6 +29,7 @@ Tally = NDArray[Any]  # of TALLY: what became of rows, an entry for each
 TALLY = np.dtype(
     [
         ("run", int),
+        ("case", "U160"),
         ("long", bool),
         ("regressed", bool),
         ("flagged", bool),  # or improved
@@ -110,6 +111,7 @@ def tally(run: int, ended: Ended, change: float, rows: Integers) -> Tally:
     """What became of some rows of a run, whose true change is known."""
     found = np.zeros(len(ended.judgements), TALLY)
     found["run"] = run
+    found["case"] = [case for case, _ in ended.keys]
     found["long"] = ended.ns >= LONG_NS
     found["regressed"] = ended.are("regressed")
     found["flagged"] = ended.are("regressed", "improved")

@@ -16,8 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from reports.location import grouped_medians
 from reports.notes import modes
-from reports.statistics import Judgement, Row, Settings, judge, locations, open_rows
+from reports.statistics import Judgement, Row, Settings, judge, open_rows
 from runner.plan import Plan
 from scripts.recorded import Floats, Integers, Pool, slowed
 
@@ -30,16 +31,23 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Drawn:
-    """The rows of one run.
+    """The rows of one run; made by `of`.
 
     Args:
         keys: case and number of the drawing of each row.
         samples: nanoseconds, rows by rounds by (base, head) by iterations.
+        located: the locations of the launches, rows by rounds by (base, head).
     """
 
     keys: tuple[tuple[str, int], ...]
     samples: Integers
+    located: Floats
     tick_ns: int | None
+
+    @classmethod
+    def of(cls, keys: Sequence[tuple[str, int]], samples: Integers, tick_ns: int | None) -> Drawn:
+        """Rows with the locations of their launches."""
+        return cls(tuple(keys), samples, _located(samples, tick_ns), tick_ns)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -52,14 +60,10 @@ class Drawn:
             for key, rounds in zip(self.keys, self.samples, strict=True)
         ]
 
-    @cached_property
-    def located(self) -> Floats:
-        """The locations of all launches: rows by rounds by (base, head)."""
-        return locations(self.rows)
-
     def part(self, rows: Integers, rounds: int) -> Drawn:
         """Some of the rows, with their first rounds."""
-        return Drawn(tuple(self.keys[row] for row in rows), self.samples[rows, :rounds], self.tick_ns)
+        keys = tuple(self.keys[row] for row in rows)
+        return Drawn(keys, self.samples[rows, :rounds], self.located[rows, :rounds], self.tick_ns)
 
     @property
     def sides(self) -> tuple[Integers, Integers]:
@@ -68,15 +72,23 @@ class Drawn:
 
     def planted(self, rows: Integers, factor: float, random: np.random.Generator) -> Drawn:
         """The same run with these rows `factor` times as slow in head."""
-        samples = self.samples.copy()
+        samples, located = self.samples.copy(), self.located.copy()
         samples[rows, :, 1] = slowed(samples[rows, :, 1], factor, self.tick_ns, random)
-        return replace(self, samples=samples)
+        located[rows, :, 1] = _located(samples[rows, :, 1], self.tick_ns)
+        return Drawn(self.keys, samples, located, self.tick_ns)
+
+
+def _located(samples: Integers, tick_ns: int | None) -> Floats:
+    """The location of every launch: of all axes but the last."""
+    launches = samples.reshape(-1, samples.shape[-1]).tolist()
+    return grouped_medians(launches, [tick_ns] * len(launches)).reshape(samples.shape[:-1])
 
 
 @dataclass(frozen=True)
 class Ended:
     """A run after its last look: the judgements in row order, and which rows the report would note as having two modes."""
 
+    keys: Sequence[tuple[str, int]]
     judgements: Sequence[Judgement]
     two_modes: Flags
 
@@ -110,12 +122,12 @@ def drawing(pool: Pool, rounds: Integers, random: np.random.Generator, number: i
     base = labels(len(rounds), int(random.integers(SEEDS)))
     sides = np.stack([base, 1 - base], axis=1)
     keys = tuple((case, number) for case in pool.cases)
-    return Drawn(keys, pool.samples[:, rounds[:, np.newaxis], sides], pool.tick_ns)
+    return Drawn.of(keys, pool.samples[:, rounds[:, np.newaxis], sides], pool.tick_ns)
 
 
 def as_measured(pool: Pool, rounds: Integers, number: int = 0) -> Drawn:
     """All cases of a pool in these rounds, with the sides that they had."""
-    return Drawn(tuple((case, number) for case in pool.cases), pool.samples[:, rounds], pool.tick_ns)
+    return Drawn.of([(case, number) for case in pool.cases], pool.samples[:, rounds], pool.tick_ns)
 
 
 def some_rounds(pool: Pool, rounds: int, random: np.random.Generator, runs: int = 1) -> list[Integers]:
@@ -148,7 +160,7 @@ def joined(parts: Sequence[Drawn]) -> Drawn:
     """The rows of all, each with as many samples as all have."""
     n = min(part.samples.shape[-1] for part in parts)
     samples = np.concatenate([part.samples[..., :n] for part in parts])
-    return Drawn(tuple(key for part in parts for key in part.keys), samples, parts[0].tick_ns)
+    return Drawn.of([key for part in parts for key in part.keys], samples, parts[0].tick_ns)
 
 
 def looked_at(drawn: Drawn, looks: Sequence[int]) -> Ended:
@@ -163,7 +175,7 @@ def looked_at(drawn: Drawn, looks: Sequence[int]) -> Ended:
         taken[going] = later
     sides = [drawn.located[row, :rounds].T.tolist() for row, rounds in enumerate(taken)]
     two_modes = np.array([bool(modes(base, head)) for base, head in sides])
-    return Ended(_judged(drawn, taken, settings), two_modes)
+    return Ended(drawn.keys, _judged(drawn, taken, settings), two_modes)
 
 
 def _judged(drawn: Drawn, taken: Integers, settings: Settings) -> list[Judgement]:

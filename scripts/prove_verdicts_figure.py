@@ -26,7 +26,7 @@ from scripts.recorded import pools
 
 SEED = 1
 WORKERS = 2
-RUNS = 60  # of each recording
+RUNS = 50  # of each recording
 SIMULATED_RUNS = 20  # of each noise
 UNIT_DRAWS = 400
 SPREADS = 4  # cases shown
@@ -80,6 +80,7 @@ def verdicts(asked: argparse.Namespace) -> bool:
     shown.show_units(few, by_unit(few, SEED, UNIT_DRAWS), UNIT_DRAWS)
     shown.show_spreads(untouched[0], spreads(untouched[0])[:SPREADS])
     shown.show_detection(found)
+    shown.show_by_spread(found, [spreads(pool) for pool in untouched])
     shown.show_untouched(found)
     shown.show_in_kernel(dict(zip((pool.name for pool in planted), slowed, strict=True)))
     shown.show_agreement(AGREED, dict(zip((pool.name for pool in untouched), alike, strict=True)))

@@ -149,7 +149,7 @@ def aa_row(number: int, said: Mapping[str, Any], end: Mapping[str, Any], wall: f
     flagged = sum(verdict in ("regressed", "improved") for verdict in verdicts)
     other = len(verdicts) - flagged - verdicts.count("unchanged") - verdicts.count("inconclusive")
     times = (end["preparation_s"], end["measuring_s"], wall)
-    shuffled = sum((said["shuffled_labels"] or {}).get("flagged", ()))
+    shuffled = (said["shuffled_labels"] or {}).get("flagged", 0)
     counted = (len(verdicts), flagged, verdicts.count("unchanged"), verdicts.count("inconclusive"), other, shuffled)
     row = (number, *counted, *(seconds(value) for value in times))
     return row, bool(verdicts) and not flagged and not other and end["measuring_s"] <= AA_MEASURING_MAX_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,6 +24,8 @@ from scripts.prove_verdicts import (
 )
 from scripts.recorded import DATA, NEW, Pool
 from scripts.rivals import RIVALS, Calls, called
+
+SPREADS = (0.0, 0.005, 0.01, np.inf)
 
 
 def show_recordings(untouched: Sequence[Pool], found: Sequence[Found]) -> None:
@@ -82,6 +85,28 @@ def show_detection(found: Sequence[Found]) -> None:
                 cells = [f"{share(part['regressed'])}, {part['rounds'].mean():.1f}" for part in parts]
                 rows.append((each.name, kernels, *cells))
     table(("recording", "kernels", *(percent(factor) for factor in FACTORS)), rows)
+
+
+def show_by_spread(found: Sequence[Found], spreads: Sequence[Sequence[Spread]]) -> None:
+    """How many are found by how much the sides of a round differ."""
+    print(
+        "\nThe same rows of 3 µs and more, by the standard deviation of head over base between the recorded rounds of their case."
+    )
+    rows: list[Row] = []
+    for low, high in itertools.pairwise(SPREADS):
+        cases = [[each.case for each in known if low <= each.sides < high] for known in spreads]
+        cells = []
+        for factor in FACTORS:
+            parts = [
+                seen[seen["long"] & np.isin(seen["case"], names)]
+                for seen, names in zip((each.late[factor] for each in found), cases, strict=True)
+            ]
+            cells.append(share(np.concatenate(parts)["regressed"]))
+        span = (
+            f"under {high:.1%}" if not low else f"{low:.1%} and more" if high == np.inf else f"{low:.1%} to {high:.1%}"
+        )
+        rows.append((span, sum(map(len, cases)), *cells))
+    table(("differs by", "cases", *(percent(factor) for factor in FACTORS)), rows)
 
 
 def show_untouched(found: Sequence[Found]) -> None:

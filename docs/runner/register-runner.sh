@@ -16,11 +16,13 @@ number=$1
 wanted=$(printf '{"name": "%s-%s-%s", "runner_group_id": %s, "labels": %s, "work_folder": "_work"}' \
     "$(hostname)" "$number" "$(date +%s)" "$RUNNER_GROUP" "$LABELS")
 
-mkdir -p "$registered"
-# The token goes by stdin: a command line can be read by every user.
-printf 'Authorization: Bearer %s\n' "$(cat "$config/token")" |
+# The token goes by stdin, since a command line can be read by every user.
+answer=$(printf 'Authorization: Bearer %s\n' "$(cat "$config/token")" |
     curl --silent --show-error --fail --max-time 60 --header @- --header 'Accept: application/vnd.github+json' \
         --header 'X-GitHub-Api-Version: 2022-11-28' --data "$wanted" \
-        "${API:-https://api.github.com}/orgs/$ORGANISATION/actions/runners/generate-jitconfig" |
+        "${API:-https://api.github.com}/orgs/$ORGANISATION/actions/runners/generate-jitconfig")
+
+mkdir -p "$registered"
+printf '%s' "$answer" |
     python3 -I -c 'import json, sys; print("ACTIONS_RUNNER_INPUT_JITCONFIG=" + json.load(sys.stdin)["encoded_jit_config"])' \
         >"$registered/runner-$number.env"

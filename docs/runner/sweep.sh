@@ -16,13 +16,12 @@ is_anothers() {
     [ "$owner" != "$(id -u)" ]
 }
 
-# remove LIST REMOVE…: what `engine LIST` names and is ours goes to `engine REMOVE`.
+# sweep WHAT NAMES REMOVE…: gives each of the names that is ours to `engine REMOVE`.
 sweep() {
     what=$1
     names=$2
     shift 2
     for name in $names; do
-        case $name in evenbench-*) ;; *) continue ;; esac
         is_anothers "$name" && continue
         echo "removing $what $name"
         timeout "$answer_s" "$engine" "$@" "$name" >/dev/null
@@ -31,10 +30,10 @@ sweep() {
 
 case $engine in
 docker | podman)
-    # Assigned first, so that an engine that does not answer ends the script.
-    containers=$(timeout "$answer_s" "$engine" ps --all --filter name=evenbench- --format '{{.Names}}')
+    # Assigned first, so that an engine that does not answer ends the script. All that evenbench makes has this label.
+    containers=$(timeout "$answer_s" "$engine" ps --all --filter label=evenbench --format '{{.Names}}')
     sweep container "$containers" rm --force --volumes
-    volumes=$(timeout "$answer_s" "$engine" volume ls --filter name=evenbench- --format '{{.Name}}')
+    volumes=$(timeout "$answer_s" "$engine" volume ls --filter label=evenbench --format '{{.Name}}')
     sweep volume "$volumes" volume rm --force
     ;;
 esac

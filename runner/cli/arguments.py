@@ -6,11 +6,12 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from .. import __version__
 from ..case import CACHES, TIMERS
 from ..errors import UsageError
+from ..host_settings import LauncherName
 
 VERBOSE_HELP = "a traceback with every error"
 EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
@@ -174,6 +175,9 @@ def _where(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument(
         "--config", type=Path, metavar="FILE", help="instead of the suites.yaml of the side, of base first"
+    )
+    verb.add_argument(
+        "--launcher", choices=get_args(LauncherName), help="processes, or containers; default: as this machine demands"
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 API = "https://api.github.com"
 SERVER = "https://github.com"
+DOCS = "https://github.com/evenbench/evenbench/blob/main/docs/reading.md"
 FILES_MAX = 1_000  # of one run: its shards
 SUFFIX = ".jsonl"
 
@@ -248,7 +249,8 @@ def _links(asked: argparse.Namespace, event: Event) -> Links:
 
     run = asked.run_url or event.run.url
     dispatch = f"{_env('GITHUB_SERVER_URL', SERVER)}/{event.repository}/actions/workflows/{asked.manual_workflow}"
-    return Links(run=run, report=run, samples=f"{run}#artifacts" if run else "", rerun=run, dispatch=dispatch)
+    samples = f"{run}#artifacts" if run else ""
+    return Links(run=run, report=run, samples=samples, rerun=run, dispatch=dispatch, docs=DOCS)
 
 
 def _write_summary(outcome: Outcome, links: Links, head_sha: str) -> None:

@@ -69,7 +69,7 @@ def list_cases(asked: argparse.Namespace) -> int:
     """Print the ids."""
     request = measuring.Request(
         verb="run", repo=Path.cwd(), specs=[SideSpec("head", asked.target)], output=Path(os.devnull), cases=asked.cases,
-        config=asked.config,
+        config=asked.config, launcher=asked.launcher,
     )  # fmt: skip
     config, found = measuring.discover_only(request, say)
     patterns = list(asked.patterns)

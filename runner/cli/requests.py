@@ -56,6 +56,7 @@ def request_of(
         shard=shard,
         plant=plant_of(plant) if (plant := getattr(asked, "plant", None)) is not None else None,
         gpu=asked.gpu,
+        launcher=asked.launcher,
         resume=asked.resume,
         ignore_unfit=asked.ignore_unfit,
     )

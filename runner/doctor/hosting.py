@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..machine import Gpu, choose_gpu
-from ..sides.checkouts import stale_folders
+from ..sides.checkouts import is_stale, stale_folders
 from ..sides.processes import Finished
 from . import hosting_engine as engines
 from . import hosting_gpu as gpus
@@ -107,7 +107,7 @@ def _containers(gpu: Gpu | None, settings: Mapping[str, str], host: Host) -> lis
     checks = [engines.launcher(settings), engines.images(settings)]
     folders = _stale(host)
     if name not in engines.ENGINES:
-        return [*checks, engines.leftovers({}, folders)]
+        return [*checks, engines.leftovers({}, folders, is_stale)]
     answer = host.ask(*engines.INFO[name])
     engine = engines.read_engine(name, answer)
     checks += engines.engine_checks(name, engine, answer, _free(engine, host))
@@ -117,7 +117,7 @@ def _containers(gpu: Gpu | None, settings: Mapping[str, str], host: Host) -> lis
         checks.append(engines.cdi(_cdi_specs(host.root), gpu.uuid, gpu.driver))
     if engine is not None:
         listed = {what: host.ask(name, *words) for what, words in engines.LISTS.items()}
-        checks.append(engines.leftovers(listed, folders))
+        checks.append(engines.leftovers(listed, folders, is_stale))
     return checks
 
 
@@ -175,8 +175,10 @@ def _hook(variable: str, path: str) -> runners.Hook:
 
 
 def _text(path: Path) -> str | None:
-    """The beginning of a file; None where it cannot be read."""
+    """The beginning of a file; None where it cannot be read, or is a pipe, which would be waited for."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             return file.read(FILE_MAX).decode("utf-8", "replace")
     except OSError:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..sides.processes import Finished
+from ..errors import UsageError
+from ..host_settings import IMAGE, IMAGES, LAUNCHER, HostSettings
+from ..sandbox import LABEL
+from ..sides.processes import Finished, readable
 from .check import Check, State, one_line, said
 
 ENGINES = ("docker", "podman")
 STORE_MIN_GIB = 20.0  # the image unpacked, and for each side a copy, its environment and its compile caches
 TOOLKIT_MIN = (1, 17, 8)  # the first without CVE-2025-23266, by which a container's image became root of the host
 NEEDED_LIMITS = ("memory", "pids")  # without them a container may take the host with it
-OWNED = "evenbench-"  # begins the names of containers, volumes and folders of evenbench
 SHOWN = 4
 
 RUNNER_DOC = "docs/runner.md"
@@ -28,8 +30,8 @@ INFO: Mapping[str, Sequence[str]] = {
     "podman": ("podman", "info", "--format", "json"),
 }
 LISTS: Mapping[str, Sequence[str]] = {  # what may be left over → how an engine lists it, a name a line
-    "container": ("ps", "--all", "--filter", f"name={OWNED}", "--format", "{{.Names}}"),
-    "volume": ("volume", "ls", "--filter", f"name={OWNED}", "--format", "{{.Name}}"),
+    "container": ("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}"),
+    "volume": ("volume", "ls", "--filter", f"label={LABEL}", "--format", "{{.Name}}"),
 }
 
 
@@ -96,21 +98,33 @@ def launcher(settings: Mapping[str, str]) -> Check:
     should = (
         f"one of {', '.join(ENGINES)}: else code of pull requests runs as this user, with what it can read and reach"
     )
-    chosen = one_line(settings.get("EVENBENCH_LAUNCHER", ""))
-    state: State = "fit" if chosen in ENGINES else "unfit"
-    return Check("launcher", state, chosen or "not set", should, "EVENBENCH_LAUNCHER=podman in the runner's settings")
+    mend = f"{LAUNCHER}=podman in the runner's settings"
+    try:
+        chosen = HostSettings.read(settings).launcher
+    except UsageError as error:
+        return Check("launcher", "unfit", one_line(error.message), should, mend)
+    return Check("launcher", "fit" if chosen in ENGINES else "unfit", chosen or "not set", should, mend)
 
 
 def images(settings: Mapping[str, str]) -> Check:
     """Whether the host says which images may be run, so that no suites.yaml of a base can bring its own."""
-    should = "beginnings of the names of images that may run, each with registry and owner"
-    listed = settings.get("EVENBENCH_IMAGES", "").replace(",", " ").split()
-    mend = "EVENBENCH_IMAGES=ghcr.io/OWNER/ in the runner's settings"
+    should = f"images in {IMAGE} and {IMAGES}, by digest or down to their owner"
+    mend = f"{IMAGES}=ghcr.io/OWNER/ in the runner's settings"
+    default, *others = settings.get(IMAGE, "").strip(), *settings.get(IMAGES, "").replace(",", " ").split()
+    listed = [*filter(None, [default]), *others]
     if not listed:
-        return Check("images", "unfit", "not set", should, mend)
-    broad = [prefix for prefix in listed if not re.match(r"[^/]+/[^/]", prefix)]
-    read = f"{', '.join(broad)}: too broad" if broad else ", ".join(listed)
-    return Check("images", "unfit" if broad else "fit", one_line(read), should, mend)
+        return Check("images", "unfit", "none is allowed", should, mend)
+    broad = [entry for entry in others if re.fullmatch(r"[^/]*/+", entry)]
+    moving = [
+        entry for entry in listed if "@sha256:" not in entry and (entry == default or ":" in entry.split("/")[-1])
+    ]
+    if broad:
+        return Check("images", "unfit", one_line(f"{', '.join(broad)}: a whole registry"), should, mend)
+    if moving:
+        return Check(
+            "images", "note", one_line(f"{', '.join(moving)}: not by digest, so what it holds may change"), should, mend
+        )
+    return Check("images", "fit", one_line(", ".join(listed)), should, mend)
 
 
 def engine_checks(name: str, engine: Engine | None, answer: Finished, free_bytes: int | None) -> list[Check]:
@@ -203,12 +217,13 @@ def cdi(specs: Mapping[str, str], uuid: str, driver: str) -> Check:
     return Check("CDI", "unfit" if stale else "fit", one_line(read), should, mend)
 
 
-def leftovers(listed: Mapping[str, Finished], folders: Sequence[str]) -> Check:
+def leftovers(listed: Mapping[str, Finished], folders: Sequence[str], stale: Callable[[str], bool]) -> Check:
     """Containers, volumes and folders of runs that were killed.
 
     Args:
-        listed: what was listed → names, one a line.
+        listed: what was listed → names, one a line; also those of a run that is under way.
         folders: of evenbench in the temporary folder whose process is gone.
+        stale: whether the process that a name tells of is gone.
     """
     should, mend = "none", "run the hook's sweep.sh as this user"
     failed = [f"{what} cannot be listed: {said(answer)}" for what, answer in listed.items() if answer.status != 0]
@@ -216,8 +231,7 @@ def leftovers(listed: Mapping[str, Finished], folders: Sequence[str]) -> Check:
         return Check("leftovers", "unfit", "; ".join(failed), should, mend)
     found: list[str] = []
     for what, answer in listed.items():
-        names = [name for name in answer.output.decode("utf-8", "replace").split() if name.startswith(OWNED)]
-        found += [f"{what} {one_line(name)}" for name in names]
+        found += [f"{what} {one_line(name)}" for name in readable(answer.output) if stale(name)]
     found += [f"folder {one_line(folder)}" for folder in folders]
     if not found:
         return Check("leftovers", "fit", "none", should, "")

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UntrustedInput
-from .events import EVENT_NAMES, Event, Measurement
+from .events import EVENT_NAMES, CaseEvent, Event, Measurement
 from .fields import SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_NAME
+from .header import Record
 
 LINE_MAX = 1 << 20  # bytes of one line: 100,000 samples would not fit, ordinary ones take a few thousand
 DEPTH_MAX = 16  # our own records nest five deep
 EVENTS_MAX = 20_000_000  # lines of one file
 SCHEMA_PATTERN = re.compile(re.escape(SCHEMA_NAME) + r"/(\d{1,4})\.(\d{1,4})")
-MEASUREMENT_START = b'{"event":"measurement",'  # as we write it
 KEY_END = re.compile(rb'"\s*:')
 
+
+class Usual(NamedTuple):
+    """A kind of event that files hold many of, none of whose fields takes any value or any key; the records in it."""
+
+    validate_json: Callable[[bytes], Any]
+    inner: Callable[[Any], Iterable[Record]]
+
+
+USUAL: Mapping[bytes, Usual] = MappingProxyType(  # by the start of a line as we write it
+    {
+        b'{"event":"measurement"': Usual(
+            TypeAdapter(Measurement).validator.validate_json, lambda event: (event, *event.kernels, *event.rejected)
+        ),
+        b'{"event":"case"': Usual(
+            TypeAdapter(CaseEvent).validator.validate_json,
+            lambda event: (event, *event.inputs, *event.implementations, *([event.work] if event.work else [])),
+        ),
+    }
+)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
 
 
@@ -70,7 +90,7 @@ def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:
     Raises:
         UntrustedInput: bad JSON, duplicate keys, NaN, infinities, deep nesting, unknown keys, values out of bounds.
     """
-    if not newer and (event := _measurement(line)) is not None:
+    if not newer and isinstance(line, bytes) and (event := _in_one_pass(line)) is not None:
         return event
     value = strict_json(line)
     if newer and isinstance(value, dict) and isinstance(value.get("event"), str) and value["event"] not in EVENT_NAMES:
@@ -83,19 +103,23 @@ def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:
         raise UntrustedInput(printable(f"{place or 'event'}: {first['msg']}"[:500])) from None
 
 
-def _measurement(line: bytes | str) -> Measurement | None:
-    """A measurement, as most lines are one, parsed and validated in one pass; None where `parse_event` must look closer.
+def _in_one_pass(line: bytes) -> Event | None:
+    """A line of a usual kind, parsed and validated at once; None where `parse_event` must look closer.
 
     pydantic's own parser takes the last of equal keys, so the keys that arrived are counted against the colons of the
     line, of which each key has one; texts may hold more. All else that `strict_json` refuses, no field lets in.
     """
-    if not isinstance(line, bytes) or not line.startswith(MEASUREMENT_START):
+    usual = USUAL.get(line[: line.find(b",")])
+    if usual is None:
         return None
     try:
-        event = Measurement.model_validate_json(line)
+        event: Event = usual.validate_json(line)
     except ValidationError:
         return None  # `parse_event` tells why
-    keys = sum(len(each.model_fields_set) for each in (event, *event.kernels, *event.rejected))
+    keys = 0
+    for record in usual.inner(event):
+        keys += len(record.model_fields_set)
+        record.model_fields_set.clear()  # nobody asks for them, and a third of what a large run takes is theirs
     return event if keys == line.count(b":") or keys == len(KEY_END.findall(line)) else None
 
 

@@ -119,7 +119,7 @@ def prune_stale(repo: Path, scratch: Path) -> None:
     """Remove the worktrees and scratch folders of runs on this machine whose process is gone."""
     repo = repository_root(repo)
     for path in _worktrees(repo):
-        if any(_is_stale(part) for part in path.parts):
+        if any(is_stale(part) for part in path.parts):
             _remove_worktree(repo, path)
     for folder in stale_folders(scratch):
         remove_tree(folder)
@@ -127,7 +127,7 @@ def prune_stale(repo: Path, scratch: Path) -> None:
 
 def stale_folders(scratch: Path) -> list[Path]:
     """The scratch folders of runs on this machine whose process is gone."""
-    return [folder for folder in sorted(scratch.glob(f"{OWNED}*")) if _is_stale(folder.name)]
+    return [folder for folder in sorted(scratch.glob(f"{OWNED}*")) if is_stale(folder.name)]
 
 
 def owned_prefix() -> str:
@@ -243,7 +243,8 @@ def _machine() -> str:
     return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
 
 
-def _is_stale(name: str) -> bool:
+def is_stale(name: str) -> bool:
+    """Whether a name that began with `owned_prefix` belongs to a run of this machine whose process is gone."""
     found = _OWNER.match(name)
     if found is None or found[2] != _machine():
         return False

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import NothingMeasured, UsageError
-from .processes import readable, run_bounded
+from .processes import Finished, readable, run_bounded
 
 PYTHON_MIN = (3, 11)  # the first with -P, which launches start with
 PROBE_TIMEOUT_S = 120.0  # for an interpreter to say its version, from a cold disk
@@ -166,11 +166,7 @@ def given_python(name: str, text: str) -> Path:
 
 
 def run_setup(name: str, command: str, root: Path, variables: Mapping[str, str], *, log: Callable[[str], None]) -> None:
-    """Run a side's set-up command in its tree. `log` gets the end of its output where it fails.
-
-    Raises:
-        NothingMeasured: it failed or ran too long; the message ends with what it wrote last.
-    """
+    """Run a side's set-up command in its tree; see `refuse_failed_setup`."""
     finished = run_bounded(
         ["/bin/sh", "-c", command],
         cwd=root,
@@ -179,6 +175,15 @@ def run_setup(name: str, command: str, root: Path, variables: Mapping[str, str],
         keep=SETUP_OUTPUT_MAX,
         merge=True,
     )
+    refuse_failed_setup(name, command, finished, log=log)
+
+
+def refuse_failed_setup(name: str, command: str, finished: Finished, *, log: Callable[[str], None]) -> None:
+    """Nothing for a set-up that worked. Of one that failed `log` gets the end of its output.
+
+    Raises:
+        NothingMeasured: it failed or ran too long; the message ends with what it wrote last.
+    """
     if finished.status == 0:
         return
     if finished.status is None:

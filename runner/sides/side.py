@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from ..errors import ConfigError, NothingMeasured
 from ..records import SideName
@@ -27,8 +27,8 @@ from .checkouts import (
 )
 from .environments import given_python, make_environment, run_setup, shared_paths, side_variables
 from .git import repository_root
-from .processes import readable, run_bounded
-from .trees import copy_tree, remove_tree
+from .processes import Finished, readable, run_bounded
+from .trees import copy_tree, make_readable, remove_tree
 
 FIND_TIMEOUT_S = 300.0  # finding a submodule imports its package, torch too, from a cold disk
 FIND_OUTPUT_MAX = 1 << 20
@@ -45,6 +45,9 @@ class Side:
         python: the interpreter, an absolute path.
         environment: all variables of its processes.
         cache: the folder of its compile and tuning caches; lives for the run.
+        private: a folder that is another one on each side though it has the same name there; None for none.
+
+    Paths are as its processes see them: in a container they are no paths of this machine.
     """
 
     name: SideName
@@ -53,6 +56,14 @@ class Side:
     python: Path
     environment: Mapping[str, str]
     cache: Path
+    private: Path | None = None
+
+    def owns(self, path: str) -> bool:
+        """Whether a path is part of the side's own files."""
+        return any(Path(path).is_relative_to(own) for own in (self.root.resolve(), self.private) if own is not None)
+
+
+RunPython: TypeAlias = Callable[[Side, Sequence[str], int, float], Finished]
 
 
 class Sides:
@@ -88,6 +99,19 @@ class Sides:
             release_below(folder, self._repo)
         finally:
             remove_tree(folder)
+
+    def source(self, checkout: Checkout) -> Path:
+        """The files that count of a checkout, readable for every user and without a repository's ``.git`` folder."""
+        root = checkout.root
+        if checkout.kind != "ref":
+            root = self.folder / f"{checkout.name}-source"
+            copy_tree(checkout.root, root, exclude=(*self._exclude, self.folder))
+        make_readable(root)
+        return root
+
+    def say(self, text: str) -> None:
+        """Tell whoever waits."""
+        self._log(text)
 
     @property
     def folder(self) -> Path:
@@ -131,7 +155,7 @@ def prepare(
     """
     folder = scratch.resolve() / checkout.name
     folder.mkdir()
-    command = spec.setup if spec.setup is not None else ("" if spec.python else setup)
+    command = setup_of(spec, setup)
     root = checkout.root
     if command and checkout.kind != "ref":
         root = folder / "tree"
@@ -149,8 +173,23 @@ def prepare(
     return Side(checkout.name, checkout, root, python, variables, cache)
 
 
-def shared_preload(preload: Sequence[str], base: Side, head: Side) -> None:
+def setup_of(spec: SideSpec, setup: str) -> str:
+    """The set-up command of a side, empty for none: its own goes first, and a given interpreter is as it should be."""
+    return spec.setup if spec.setup is not None else ("" if spec.python else setup)
+
+
+def run_python(side: Side, arguments: Sequence[str], keep: int, timeout_s: float) -> Finished:
+    """Run the Python of a side on this machine to its end; `keep` bytes of its output are kept."""
+    return run_bounded(
+        [str(side.python), *arguments], cwd=side.root, environment=side.environment, timeout_s=timeout_s, keep=keep
+    )
+
+
+def shared_preload(preload: Sequence[str], base: Side, head: Side, *, run: RunPython = run_python) -> None:
     """Refuse modules to preload that are one and the same file for both sides.
+
+    Args:
+        run: runs the Python of a side.
 
     Raises:
         NothingMeasured: a module of both sides is a single file that is not part of both trees.
@@ -158,10 +197,10 @@ def shared_preload(preload: Sequence[str], base: Side, head: Side) -> None:
     """
     if not preload:
         return
-    found = [_find(preload, side) for side in (base, head)]
+    found = [_find(preload, side, run) for side in (base, head)]
     for name in preload:
         first, second = (where[name] for where in found)
-        if first and first == second and not all(Path(first).is_relative_to(s.root.resolve()) for s in (base, head)):
+        if first and first == second and not (base.owns(first) and head.owns(first)):
             raise NothingMeasured(
                 f"nothing would be compared: both sides load {name} from {first}",
                 "let `setup` install it in each side, or take it out of `preload`",
@@ -187,15 +226,9 @@ print(json.dumps(found), file=answer, flush=True)
 """
 
 
-def _find(modules: Sequence[str], side: Side) -> dict[str, str]:
+def _find(modules: Sequence[str], side: Side, run: RunPython) -> dict[str, str]:
     """The real path of each module's file as a launch of the side would find it; empty for a built-in one."""
-    finished = run_bounded(
-        [str(side.python), "-P", "-c", _FIND, str(side.root), *modules],
-        cwd=side.root,
-        environment=side.environment,
-        timeout_s=FIND_TIMEOUT_S,
-        keep=FIND_OUTPUT_MAX,
-    )
+    finished = run(side, ["-P", "-c", _FIND, str(side.root), *modules], FIND_OUTPUT_MAX, FIND_TIMEOUT_S)
     try:
         found = json.loads(finished.output)
     except ValueError:

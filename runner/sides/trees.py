@@ -14,6 +14,8 @@ from ..errors import UsageError
 from .git import git, has_git
 
 Stamp = tuple[int, int] | None  # size and nanosecond of the last change; None for what is not there
+READABLE_FILE = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
+READABLE_FOLDER = READABLE_FILE | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 CODE_SUFFIXES = frozenset({".py", ".pyi", ".so", ".cu", ".cuh", ".c", ".cc", ".cpp", ".h", ".hpp", ".ptx", ".cubin"})
 
 
@@ -74,6 +76,16 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
+
+
+def make_readable(root: Path) -> None:
+    """Let every user read a tree of ours: a container's has no other right to it."""
+    root.chmod(root.stat().st_mode | READABLE_FOLDER)
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder) / name
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (READABLE_FOLDER if path.is_dir() else READABLE_FILE))
 
 
 def remove_tree(path: Path) -> None:

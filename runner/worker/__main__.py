@@ -1,6 +1,7 @@
 """Start of a worker process: load the runner's folder under the name ``evenbench``, whatever the user's tree holds.
 
-Run as ``python -P …/runner/worker/__main__.py [launch]``: without an argument the warm parent, else one plain launch.
+Run as ``python -P …/runner/worker/__main__.py [launch|alone]``: without an argument the warm parent, with ``launch`` one
+plain launch, with ``alone`` the warm parent of a container, which ends all else in it when a launch has ended.
 """
 
 from __future__ import annotations

@@ -37,17 +37,26 @@ def main(arguments: list[str]) -> int:
     """Entry point of the worker process. Returns its exit status."""
     if arguments == ["launch"]:
         return _plain_launch()
+    alone = arguments == ["alone"]
+    if alone and 1 not in (os.getpid(), os.getppid()):
+        sys.exit("not the first process of a container: ending all others would end those of this user")
     records = os.dup(1)
     os.dup2(2, 1)  # whatever prints from now on goes to stderr
-    return WarmParent(sys.stdin.fileno(), records).serve()
+    return WarmParent(sys.stdin.fileno(), records, alone=alone).serve()
 
 
 class WarmParent:
-    """Serves the driver's commands, one at a time, until stdin ends."""
+    """Serves the driver's commands, one at a time, until stdin ends.
 
-    def __init__(self, commands: int, records: int) -> None:
+    Args:
+        commands, records: descriptors to read from and to write to.
+        alone: all other processes that it can see are its launches': it has a container of its own.
+    """
+
+    def __init__(self, commands: int, records: int, *, alone: bool = False) -> None:
         self._commands = commands
         self._records = records
+        self._alone = alone
         self._lines = LineBuffer()
         self._waiting: list[dict[str, Any]] = []
         self._ended = False
@@ -90,6 +99,8 @@ class WarmParent:
         finally:
             os.close(read_end)
             kill_group(child)
+            if self._alone:
+                end_all_others()
         self._send(nonce, {"event": "exit", "status": status, "detail": detail, "case": case})
 
     def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, str | None]:
@@ -297,6 +308,21 @@ def kill_group(child: int) -> None:
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < deadline and os.waitpid(child, os.WNOHANG)[0] == 0:
             time.sleep(0.001)
+
+
+def end_all_others() -> None:
+    """Kill every process but the first of the container and this one, those that left a launch's group included."""
+    own = {1, os.getpid()}
+    deadline = time.monotonic() + KILL_WAIT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(-1, signal.SIGKILL)  # all at once: a fork bomb cannot outrun it
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} <= own:
+            return
+        time.sleep(0.001)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

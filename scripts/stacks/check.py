@@ -40,7 +40,9 @@ def main(stack: str, python: str, torch: str, cuda: str, cupti_python: str, cupt
     else:
         found |= {"cupti-python": version("cupti-python"), "libcupti": version("nvidia-cuda-cupti")}
         named |= {"cupti-python": cupti_python, "libcupti": cupti}
-    wrong = [f"{name} is {found[name]}, the Dockerfile names {want}" for name, want in named.items() if found[name] != want]
+    wrong = [
+        f"{name} is {found[name]}, the Dockerfile names {want}" for name, want in named.items() if found[name] != want
+    ]
     if stack != "cpu":
         wrong += cupti_mismatches()
     if stack == "cuda-devel":
@@ -64,7 +66,9 @@ def cupti_mismatches() -> Iterator[str]:
     ways = {"torch": TORCH, "cupti-python": CUPTI, "both": f"{TORCH}; {CUPTI}", "both, turned": f"{CUPTI}; {TORCH}"}
     loaded = {}
     for name, code in ways.items():
-        done = subprocess.run([sys.executable, "-B", "-c", f"{code}{MAPPED}"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", f"{code}{MAPPED}"], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             yield f"{name}: {done.stderr.strip().splitlines()[-1]}"
             continue

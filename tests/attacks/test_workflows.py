@@ -243,7 +243,7 @@ def test_each_value_given_to_compare_stays_a_value() -> None:
     options, _, positional = command.partition(" -- ")
     for name in re.findall(r"\$(\w+)", options):
         assert re.search(rf'--[\w-]+="\${name}', options), name
-    assert positional.strip() == './base ./head ${PATTERN:+"$PATTERN"}'
+    assert positional.strip() == '"./$BASE_FOLDER" ./head ${PATTERN:+"$PATTERN"}'
 
 
 @pytest.mark.parametrize("name", adopters())

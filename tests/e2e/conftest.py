@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,3 +31,10 @@ def repository(make_repository: Callable[[str], Repository]) -> Repository:
     made.commit({"cases/quick.py": QUICK, "cases/suites.yaml": SUITES})
     made.commit({})
     return made
+
+
+@pytest.fixture(scope="session")
+def host() -> Mapping[str, str]:
+    """Variables of a machine that measures in podman's containers."""
+    import os
+    return {k: os.environ[k] for k in ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "EVENBENCH_IMAGE")} | {"EVENBENCH_LAUNCHER": "podman", "EVENBENCH_MEMORY_GIB": "1"}

@@ -46,7 +46,7 @@ def test_a_pull_request_has_one_comment_that_follows_its_pushes(make_stage: Call
     well(stage.publish(100, "completed", "success"))
     (table,) = github.bodies()
     assert "1 unchanged" in table
-    assert first[:7] in table
+    assert f"base `{stage.repository.git('rev-parse', 'main')[:7]}` (merge-base) → head `{first[:7]}` · " in table
     assert conclusions(stage, first) == ["success"]
 
     second = stage.propose({"cases/ops.py": cases(repeats=16)})

@@ -144,6 +144,7 @@ def test_the_plan_of_a_workflow_is_one_line(made: Repository, capsys: pytest.Cap
         "measure": True,
         "why": "1 of the 1 changed files is named by `paths` of suites.yaml.",
         "cases_from": "own",
+        "merge_base": True,
         "matrix": {"include": [{"index": 0, "count": 2, "seed": 5}, {"index": 1, "count": 2, "seed": 5}]},
     }
     assert main([*place, "--base=left"]) == 2

@@ -8,7 +8,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.launch import _Tail
+from runner.session import _Tail
 from runner.worker.channel import LINE_MAX, Channel, LineBuffer
 
 

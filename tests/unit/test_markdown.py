@@ -45,6 +45,7 @@ class Page(HTMLParser):
         self.rows: list[list[str]] = []
         self.prose: list[str] = [""]  # the texts outside of code
         self.text = ""
+        self.source = source
         self._code = 0
         self._cell = False
         self.feed(source)

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -150,6 +151,37 @@ class TestComment:
         assert "How to run it here" not in text
         assert "`bbbbbbb` (feature, uncommitted changes)" in text
 
+    @pytest.mark.parametrize(
+        ("label", "written"),
+        [("./base", "`aaaaaaa` →"), (".", "`aaaaaaa` →"), ("./merge-base", "`aaaaaaa` (merge-base) →"), ("main", "`aaaaaaa` (main) →")],
+    )  # fmt: skip
+    def test_a_folder_that_only_names_its_side_is_not_told(self, label: str, written: str) -> None:
+        base, head = build.header().sides
+        sides = [base.model_copy(update={"label": label}), head]
+        assert f" · base {written} head `bbbbbbb`" in comment(compared(Case("x/y"), sides=sides))
+
+    def test_what_is_short_does_not_break_and_what_is_long_stands_below(self) -> None:
+        """GitHub narrows columns to their longest word before it lets a table scroll."""
+        why = "a wrong result, 3 of 9 elements differ by more than they may"
+        slow = Case("x/slow", head=30_000.0, head_implementation={"tuning": "w" * 30})
+        found = compared(
+            slow, Case("x/bad", head_case=FAILED | {"reason": why}), Case("y/bad", head_case=FAILED | {"reason": why})
+        )
+        lines = comment(found).replace("\u00a0", "_").splitlines()
+        assert "| case | base | head | change [95_%] | verdict | notes |" in lines
+        assert "| `x/bad` | 20.0_µs | – | – | ❌ failed | see_below |" in lines
+        row = next(line for line in lines if line.startswith("| `x/slow` |"))
+        assert re.fullmatch(
+            r"\| `x/slow` \| 20.0_µs \| 30.0_µs \| \+49.\d_% \[49.\d,_50.\d\] \| 🔴 regressed \| same_kernels,_so doubt_it; see_below \|",
+            row,
+        )
+        assert f"- `x/bad`, `y/bad`: head: setup: {why}" in lines
+        assert f"- `x/slow`: tuning differs: none on base, {'w' * 30} on head" in lines
+
+    def test_notes_of_folded_rows_stay_with_them(self) -> None:
+        text = comment(compared(Case("x", head_implementation={"tuning": "w" * 30})))
+        assert f"tuning\u00a0differs:\u00a0none on\u00a0base,\u00a0{'w' * 30} on\u00a0head |" in text
+
     def test_a_working_tree_needs_no_name(self) -> None:
         base, head = build.header().sides
         sides = [base, head.model_copy(update={"dirty": True, "label": "working tree"})]
@@ -231,6 +263,7 @@ class TestBudget:
         assert len(text) <= COMMENT_BUDGET
         assert text.count("🔴 regressed |") == many.counts["regressed"] == 200
         assert "rows not shown ([full report](https://" in text
+        assert "How to read this</summary>" in text  # goes after rows that did not change
         assert len(text) > COMMENT_BUDGET - 500
 
     def test_rows_of_the_table_go_last(self) -> None:
@@ -256,7 +289,37 @@ class TestBudget:
         text = comment(compared(*cases, made=0, sides=sides, broken=broken), LINKS)
         assert len(text) <= COMMENT_BUDGET
         assert "more notes, in the results file" in text
-        assert "rows not shown" in text
+        assert "rows not shown" not in text  # the one reason that all share is told once
+        assert "- `a0`, `a1`, `a10` and 197 more: head: &#96;&#38;&#60;" in text
+
+    def test_5_000_rows(self) -> None:
+        """Folded rows go first, then what is folded beside them and long notes, then rows from the bottom."""
+        few = compared(Case("a", head_case=FAILED), Case("b", head=30_000.0), Case("c", head=15_000.0), Case("d"))
+        many = [(100, f"a reason {'<b>|' * 70}"), (300, ""), (600, ""), (4_000, "")]
+        rows = [
+            replace(row, case=f"{row.case}/case[n={n}]", reason=f"{reason}{n}" if reason else row.reason)
+            for row, (count, reason) in zip(few.rows, many, strict=True)
+            for n in range(count)
+        ]
+        found = replace(few, rows=tuple(rows))
+        text = comment(found, LINKS)
+        assert COMMENT_BUDGET - 500 < len(text) <= COMMENT_BUDGET
+        verdicts = re.findall(r"^\| `[^`]+` \|.*\| \S+ (\w+) \|[^|]*\|$", text, re.MULTILINE)
+        assert verdicts[:400] == ["failed"] * 100 + ["regressed"] * 300
+        gone = 600 - verdicts.count("improved")
+        assert 0 < gone < 600
+        report = f"([full report]({LINKS.report}))"
+        assert f"\n\n{gone} rows not shown {report}\n" in text
+        assert f"\n\n4,000 rows not shown {report}\n" in text
+        assert f"\n\n100 notes not shown {report}\n" in text
+        assert "<details>" not in text
+        page = cmarkgfm.github_flavored_markdown_to_html(text, 1 << 17)
+        assert page.count("<table>") == page.count("</table>") == 1
+        assert page.count("<tr>") == 1 + len(verdicts)
+        whole = summary(found, LINKS)
+        assert len(whole.encode()) <= SUMMARY_BUDGET
+        assert "not shown" not in whole
+        assert whole.count("\n| `") == 1_000 + 1  # of the folded rows the first names their family
 
 
 class TestTerminal:

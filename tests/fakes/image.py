@@ -1,0 +1,45 @@
+"""The image, built from the real Dockerfile once per machine, and the podman that knows it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(__file__).parents[2] / "scripts" / "image-test"
+CANNOT = 77  # what it ends with where the machine cannot build images
+PATIENCE_S = 1800.0  # for a first build; later ones take seconds
+
+
+@cache
+def _built() -> tuple[str, str] | str:
+    """The image's name and the folder of its podman; or why there are none."""
+    environment = os.environ | {"EVENBENCH_PYTHON": sys.executable}
+    done = subprocess.run(
+        [str(BUILD), "build"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode == CANNOT:
+        return done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 0, done.stderr
+    name, folder = done.stdout.split()
+    return name, folder
+
+
+def image() -> str:
+    """Its name, for the podman of `engine_path`. Skips the test where the machine cannot build it; in CI that fails."""
+    built = _built()
+    if isinstance(built, str):
+        pytest.skip(built)
+    return built[0]
+
+
+def engine_path() -> str:
+    """PATH with the podman that knows the image first."""
+    image()
+    built = _built()
+    assert not isinstance(built, str)
+    return os.pathsep.join([built[1], os.environ["PATH"]])

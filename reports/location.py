@@ -66,10 +66,16 @@ def grouped_medians(launches: Sequence[Samples], ticks: Sequence[int | None]) ->
         step = max(1, BLOCK_SAMPLES // length)
         for start in range(0, len(places), step):
             part = places[start : start + step]
-            values = chain.from_iterable(launches[place] for place in part)
-            block = np.fromiter(values, np.int64, len(part) * length).reshape(-1, length)
+            block = _block([launches[place] for place in part], length)
             found[part] = _grouped_medians(block, np.array([ticks[place] or 0 for place in part]))
     return found
+
+
+def _block(launches: Sequence[Samples], length: int) -> NDArray[np.int64]:
+    """Launches of one length, one a line. What is quick for lists is slow for arrays, and the other way round."""
+    if isinstance(launches[0], np.ndarray):
+        return np.stack(launches).astype(np.int64, copy=False)
+    return np.fromiter(chain.from_iterable(launches), np.int64, len(launches) * length).reshape(-1, length)
 
 
 def locations(rows: Sequence[Row]) -> Floats:

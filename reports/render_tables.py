@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 
 from . import describe, markdown
 from .describe import Cells
 from .markdown import NO_BREAK, Block
-from .tables import MAIN, ComparedRow, Comparison, Report, Verdict
+from .tables import MAIN, Comparison, Report, Verdict
 
 EMOJI: Mapping[Verdict, str] = MappingProxyType(
     {
@@ -58,7 +59,7 @@ def blocks(comparison: Comparison) -> list[Block]:
     if telling:
         found.append(_table([_telling(cells, shares=shares) for cells in telling]))
         found.append(Block("", tuple(_below(telling)), "", NOTES, "note"))
-    if quiet := [row for row, _ in rows if row.verdict == "unchanged"]:
+    if quiet := [(row.family, cells) for row, cells in rows if row.verdict == "unchanged"]:
         before, after = markdown.folded(f"{len(quiet):,} unchanged")
         found.append(_table(list(_quiet(quiet, shares=shares)), before, after, UNCHANGED))
     if said := describe.reading(comparison):
@@ -111,11 +112,11 @@ def _telling(cells: Cells, *, shares: bool) -> dict[str, str]:
     }
 
 
-def _quiet(rows: Iterable[ComparedRow], *, shares: bool) -> Iterable[dict[str, str]]:
-    """By family, which is named once."""
-    for family, members in groupby(sorted(rows, key=lambda row: row.family), lambda row: row.family):
+def _quiet(rows: Iterable[tuple[str, Cells]], *, shares: bool) -> Iterable[dict[str, str]]:
+    """By family, which stands before the row and is named once."""
+    for family, members in groupby(sorted(rows, key=itemgetter(0)), itemgetter(0)):
         label = markdown.code(family)
-        for cells in map(describe.cells, members):
+        for _, cells in members:
             yield {
                 "family": label,
                 "case": markdown.code(cells.name),

@@ -7,6 +7,7 @@ messages of its launches; nothing is read from its file system.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import secrets
 import shutil
@@ -33,6 +34,7 @@ from .sandbox import (
     Engine,
     Limits,
     Mount,
+    faults,
     run_arguments,
 )
 from .session import ParentSession, Started, kill_process_group
@@ -45,7 +47,9 @@ from .sides.side import setup_of
 INSIDE: Sequence[str] = ("-P", "-m", "runner.sides.inside")  # run by the image's Python
 ENGINE_S = 120.0  # for the engine's own work, on a busy host
 PULL_S = 3600.0  # a stack of some gigabytes over a slow line
-PROBE_S = 300.0  # the first start from an image on a cold disk
+LOOK_S = 300.0  # the first start from an image on a cold disk
+REASON_MAX = 500  # characters of the engine's last line
+DOCTOR = "evenbench doctor --host says what this machine lacks"
 OUTPUT_MAX = 256 << 10  # of the engine's own words: names of containers and volumes
 
 
@@ -99,15 +103,7 @@ class ContainerLauncher:
 
     def __enter__(self) -> Self:
         self._sweep(is_stale)
-        probe = self._run(self._container("probe", ["version"]), PROBE_S)
-        version = probe.output.decode("utf-8", "replace").strip()
-        if probe.status != 0:
-            reason = (readable(probe.errors) or [f"exit status {probe.status}"])[-1]
-            raise UnfitMachine(f"{self._engine} cannot start {self.image}: {reason}", "evenbench doctor --host")
-        if version != __version__:
-            raise UnfitMachine(
-                f"{self.image} holds evenbench {version[:40]}, this is {__version__}", "both must be of one version"
-            )
+        self._prove()
         return self
 
     def __exit__(
@@ -157,7 +153,7 @@ class ContainerLauncher:
             mounts.append(Mount(self._volume(owner.name, SIDE), CASES_OWNER))
 
         def start() -> Started:
-            container = self._container(side.name, ["launches"], mounts)
+            container = self._container(f"{side.name}-launches", ["launches"], mounts)
             process = subprocess.Popen(
                 run_arguments(self._engine, container),
                 stdin=subprocess.PIPE,
@@ -173,6 +169,28 @@ class ContainerLauncher:
             return Started(process, end)
 
         return ParentSession(side.root, start)
+
+    def _prove(self) -> None:
+        """Start the image once, without a side, and see that it is held as asked.
+
+        Raises:
+            UnfitMachine: it does not start, is not held, or has another version of evenbench.
+        """
+        finished = self._run(self._container("look", ["look"]), LOOK_S)
+        try:
+            seen = json.loads(finished.output) if finished.status == 0 else None
+        except ValueError:
+            seen = None
+        if not isinstance(seen, dict):
+            reason = (readable(finished.errors) or [f"exit status {finished.status}"])[-1]
+            raise UnfitMachine(f"{self._engine} cannot start {self.image}: {reason[:REASON_MAX]}", DOCTOR)
+        if seen.get("version") != __version__:
+            raise UnfitMachine(
+                f"{self.image} holds evenbench {seen.get('version')}, this is {__version__}",
+                "let both be of one version",
+            )
+        if wrong := faults(seen, self._limits):
+            raise UnfitMachine(f"{self._engine} does not hold a container as it should: {'; '.join(wrong)}", DOCTOR)
 
     def _identify(self, image: str) -> str:
         """The id of an image, which is fetched where it is not there yet."""

@@ -6,7 +6,7 @@ What measured code can reach is written here and nowhere else. A container may w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -152,5 +152,25 @@ def _variables(engine: Engine, container: Container) -> dict[str, str]:
     if engine == "docker" and container.network == NO_NETWORK:  # the client's own settings may add them
         found |= {name: "" for proxy in PROXIES for name in (proxy, proxy.lower())}
     if container.gpu:
-        found |= {"CUDA_VISIBLE_DEVICES": container.gpu, "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+        found["CUDA_VISIBLE_DEVICES"] = container.gpu
     return found
+
+
+def faults(seen: Mapping[str, object], limits: Limits) -> list[str]:
+    """Where a container is not what was asked for: an engine may lack the means for a limit, and start it all the same.
+
+    Args:
+        seen: from inside, by `runner.sides.inside.look`, before any foreign code.
+    """
+    memory, processes = seen.get("memory"), seen.get("processes")
+    held = {
+        f"it runs as {seen.get('user')}": seen.get("user") == USER,
+        "it has capabilities": seen.get("capabilities") == 0,
+        "it may gain privileges": seen.get("no_new_privileges") is True,
+        "system calls are not filtered": seen.get("seccomp") is True,
+        "its root can be written to": seen.get("read_only") is True,
+        f"it has the network {seen.get('interfaces')}": seen.get("interfaces") == ["lo"],
+        f"memory is limited to {memory}": isinstance(memory, int) and memory <= limits.memory,
+        f"processes are limited to {processes}": isinstance(processes, int) and processes <= PIDS_MAX,
+    }
+    return [fault for fault, holds in held.items() if not holds]

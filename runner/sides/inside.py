@@ -6,24 +6,30 @@ that nothing of ours stands between the container's streams and that program.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..sandbox import CACHE, ENVIRONMENT, ROOT, SOURCE
 from .environments import make_environment, shared_paths, side_variables
 
+CGROUP = Path("/sys/fs/cgroup")
+SECCOMP_FILTER = "2"  # SECCOMP_MODE_FILTER of linux/seccomp.h
 PYTHON = Path(ENVIRONMENT) / "bin" / "python"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`version`, `setup COMMAND`, `python ARGUMENT…` or `launches`."""
+    """`look`, `setup COMMAND`, `python ARGUMENT…` or `launches`."""
     match arguments:
-        case ["version"]:
-            sys.stdout.write(f"{__version__}\n")
+        case ["look"]:
+            sys.stdout.write(f"{json.dumps(look())}\n")
         case ["setup", command]:
             make_side(with_pip=bool(command))
             if command:
@@ -35,6 +41,31 @@ def main(arguments: Sequence[str]) -> None:
             _become(PYTHON, "-P", str(worker), "alone")
         case _:
             sys.exit(f"unknown command: {' '.join(arguments)}")
+
+
+def look() -> dict[str, Any]:
+    """What holds this process, as far as it can see; see `runner.sandbox.faults`."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {
+        "version": __version__,
+        "user": f"{os.getuid()}:{os.getgid()}",
+        "capabilities": max(int(status[name], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")),
+        "no_new_privileges": status.get("NoNewPrivs") == "1",
+        "seccomp": status.get("Seccomp") == SECCOMP_FILTER,
+        "read_only": bool(os.statvfs("/").f_flag & os.ST_RDONLY),
+        "interfaces": [name for _, name in socket.if_nameindex()],
+        "memory": _limit("memory.max", "memory/memory.limit_in_bytes"),
+        "processes": _limit("pids.max", "pids/pids.max"),
+    }
+
+
+def _limit(*files: str) -> int | None:
+    """A limit of this container's cgroup, of version 2 or 1; None for none."""
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):
+            return int((CGROUP / file).read_text(encoding="ascii"))
+    return None
 
 
 def make_side(*, with_pip: bool) -> None:

@@ -3,6 +3,7 @@ engine, and holds exactly our cells, our links, and nothing live."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -90,6 +91,8 @@ class Reading(Page):
 
 
 def read(text: str) -> Reading:
+    """Parsed; nothing of it is unseen, or turns the direction of what is seen."""
+    assert not {char for char in text if unicodedata.category(char)[0] == "C"} - {"\n", markdown.JOINER}
     page = Reading(rendered(text).source)
     assert page.open == []
     return page

@@ -4,45 +4,73 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes.repositories import QUICK, SUITES, Repository, errors
+from runner.sandbox import LABEL
+from runner.sides.checkouts import owned_prefix
+from tests.fakes.repositories import QUICK, SUITES, Repository
 
 pytestmark = pytest.mark.timeout(600)
 
-MEMORY_GIB = 1.0
+PATIENCE_S = 200.0  # a hung command fails its test
+LAUNCHES = "launches"  # in the name of the container that holds a side's launches
 GONE_S = 30.0  # a container whose driver was killed is gone well within this, on a busy machine too
 Host = Mapping[str, str]  # variables of a machine that measures in containers
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    error: str
+
+
+def evenbench(repository: Repository, host: Host, *arguments: str, **more: str) -> Ended:
+    """Run a command that writes ``out.jsonl`` in the sandbox. It leaves no container and no volume behind."""
+    with repository.start(*arguments, "--output", "out.jsonl", **{**host, **more}) as process:
+        try:
+            out, error = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert left(host, process.pid) == [], error
+    return Ended(process.returncode, out, error)
+
+
 def run(repository: Repository, host: Host, *arguments: str, **more: str) -> dict[str, Any]:
     """Run head's cases in the sandbox. Returns the outcome of each by id: ``ok``, or what went wrong."""
-    done = repository.evenbench("run", "--output", "out.jsonl", *arguments, **host, **more)
-    assert done.returncode in (0, 4), done.stderr + done.stdout
+    ended = evenbench(repository, host, "run", *arguments, **more)
+    assert ended.code in (0, 4), ended
     return outcomes(repository)
 
 
 def outcomes(repository: Repository, side: str = "head") -> dict[str, Any]:
-    """What a results file says of each case of a side."""
-    events = [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
+    """What the results file says of each case of a side."""
     found = {
         event["id"]: "ok" if event["status"] == "ok" else event["reason"]
-        for event in events
+        for event in events(repository)
         if event["event"] == "case" and event["side"] == side
     }
-    for event in events:
+    for event in events(repository):
         if event["event"] == "failure" and event["side"] == side and event["case"]:
             found[event["case"]] = event["error"]
     return found
+
+
+def events(repository: Repository) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
 
 
 def suites(*lines: str) -> str:
@@ -50,21 +78,18 @@ def suites(*lines: str) -> str:
     return SUITES + "".join(f"    {line}\n" for line in lines)
 
 
-def names(host: Host, *words: str) -> list[str]:
-    """What podman lists of ours."""
-    listed = subprocess.run(
-        ["podman", *words, "--filter", "label=evenbench"], env={**os.environ, **host}, capture_output=True, text=True
-    )
-    assert listed.returncode == 0, listed.stderr
-    return listed.stdout.split()
+def podman(host: Host, *words: str) -> list[str]:
+    """The words that podman answers."""
+    answer = subprocess.run(["podman", *words], env={**os.environ, **host}, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.split()
 
 
-def containers(host: Host) -> list[str]:
-    return names(host, "ps", "--all", "--format", "{{.Names}}")
-
-
-def volumes(host: Host) -> list[str]:
-    return names(host, "volume", "ls", "--format", "{{.Name}}")
+def left(host: Host, driver: int) -> list[str]:
+    """The containers and volumes of a driver: other tests have theirs at the same time."""
+    ours = ("--filter", f"label={LABEL}", "--format")
+    names = [*podman(host, "ps", "--all", *ours, "{{.Names}}"), *podman(host, "volume", "ls", *ours, "{{.Name}}")]
+    return [name for name in names if name.startswith(f"evenbench-{driver}-")]
 
 
 def wait_until(condition: Callable[[], object], seconds: float = GONE_S) -> None:
@@ -84,18 +109,14 @@ SLOWER = QUICK.replace("x.sum()", "(x * 1.0).sum() + (x * 2.0).sum() * 0", 1)
 def test_a_comparison_in_the_sandbox_gives_the_same_kind_of_table(repository: Repository, host: Host) -> None:
     repository.commit({"cases/quick.py": QUICK, "lib.py": "FACTOR = 2\n"})
     repository.commit({"cases/quick.py": SLOWER})
-    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--output", "out.jsonl", "--json", "out.json", **host)
-    assert done.returncode == 1, done.stderr + done.stdout
-    assert "quick/sum" in done.stdout
+    ended = evenbench(repository, host, "compare", "HEAD~1", "HEAD", "--json", "out.json")
+    assert ended.code == 1, ended
+    assert "quick/sum" in ended.out
     [row] = json.loads((repository.path / "out.json").read_text())["rows"]
     assert row["verdict"] == "regressed"
-    header, *events = [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
-    assert header["image"].startswith(host["EVENBENCH_IMAGE"])
-    assert "sha256:" in header["image"]
-    sides = [event for event in events if event["event"] == "side"]
-    assert [side["python"] for side in sides] == ["/side/env/bin/python"] * 2
-    assert containers(host) == []
-    assert volumes(host) == []
+    header, *rest = events(repository)
+    assert re.fullmatch(re.escape(host["EVENBENCH_IMAGE"]) + "@sha256:[0-9a-f]{64}", header["image"])
+    assert [event["python"] for event in rest if event["event"] == "side"] == ["/side/env/bin/python"] * 2
 
 
 def test_a_set_up_installs_a_library_into_its_own_side(repository: Repository, host: Host) -> None:
@@ -115,26 +136,22 @@ def test_a_set_up_installs_a_library_into_its_own_side(repository: Repository, h
     }
     repository.commit({**library, "src/lib.py": "VERSION = 1\ndef work():\n    return 1\n"})
     repository.commit({"src/lib.py": "VERSION = 2\ndef work():\n    return 2\n"})
-    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--output", "out.jsonl", **host)
-    assert done.returncode in (0, 1), done.stderr + done.stdout
+    ended = evenbench(repository, host, "compare", "HEAD~1", "HEAD")
+    assert ended.code in (0, 1), ended
     assert outcomes(repository, "base") == outcomes(repository) == {"lib/where": "ok", "quick/sum": "ok"}
 
 
 def test_a_set_up_that_fails_is_told_and_leaves_nothing(repository: Repository, host: Host) -> None:
-    done = repository.evenbench(
-        "compare", "HEAD", "HEAD", "--head-setup", "echo it broke; exit 7", "--output", "out.jsonl", **host
-    )
-    assert done.returncode == 4
-    [line] = errors(done)
-    assert "set-up of head failed with exit status 7: it broke" in line
-    assert containers(host) == volumes(host) == []
+    ended = evenbench(repository, host, "compare", "HEAD", "HEAD", "--head-setup", "echo it broke; exit 7")
+    assert ended.code == 4
+    assert "error: set-up of head failed with exit status 7: it broke (hint: the command was: echo" in ended.error
 
 
 def test_preloading_what_is_the_same_for_both_sides_is_refused(repository: Repository, host: Host) -> None:
     repository.commit({"cases/suites.yaml": suites("preload: [numpy]")})
-    done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", **host)
-    assert done.returncode == 4
-    assert "both sides load numpy from /opt/evenbench/" in done.stderr
+    ended = evenbench(repository, host, "compare", "HEAD", "HEAD")
+    assert ended.code == 4
+    assert "both sides load numpy from /opt/evenbench/" in ended.error
 
 
 def test_cases_of_head_run_on_both_sides(repository: Repository, host: Host) -> None:
@@ -148,11 +165,10 @@ def test_cases_of_head_run_on_both_sides(repository: Repository, host: Host) -> 
             return Bench(run=lambda: lib.SIDE)
     """
     repository.commit({"lib.py": "SIDE = 'head'\n", "cases/own.py": case})
-    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--cases-from", "head", "--output", "out.jsonl", **host)
-    assert done.returncode in (0, 1), done.stderr + done.stdout
+    ended = evenbench(repository, host, "compare", "HEAD~1", "HEAD", "--cases-from", "head")
+    assert ended.code in (0, 1), ended
     assert outcomes(repository, "base") == outcomes(repository) == {"own/side": "ok"}
-    events = [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
-    results = {e["side"]: e["implementations"][0]["result"] for e in events if e["event"] == "case"}
+    results = {e["side"]: e["implementations"][0]["result"] for e in events(repository) if e["event"] == "case"}
     assert results["base"] != results["head"]
 
 
@@ -223,7 +239,9 @@ try:
 except socket.gaierror:
     pass
 """
-CONNECT = """python3 -c "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=3)" """.strip()
+CONNECT = (
+    """python3 -c "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=3)" """.strip()
+)
 SECRETS = """
 import glob
 seen = b"".join(Path(f).read_bytes() for f in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline")
@@ -273,7 +291,7 @@ def listener() -> Iterator[int]:
 
 def own_addresses() -> list[str]:
     """Of this machine, the loopback's included."""
-    listed = subprocess.run(["hostname", "-I"], capture_output=True, text=True)
+    listed = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=False)
     return ["127.0.0.1", *(word for word in listed.stdout.split() if "." in word)]
 
 
@@ -284,9 +302,10 @@ def test_a_launch_cannot_reach_the_network(repository: Repository, host: Host, l
     repository.commit({"cases/quick.py": "", "cases/inside.py": inside(body)})
     assert run(repository, host) == {"inside/case": "ok"}
     repository.commit({"cases/suites.yaml": suites(f"setup: {CONNECT} {listener}")})
-    done = repository.evenbench("run", "--output", "again.jsonl", **host)
-    assert done.returncode == 4
-    assert "set-up of head failed" in done.stderr
+    (repository.path / "out.jsonl").unlink()
+    ended = evenbench(repository, host, "run")
+    assert ended.code == 4
+    assert "set-up of head failed" in ended.error
 
 
 def test_a_set_up_has_the_network_that_the_machine_grants(repository: Repository, host: Host, listener: int) -> None:
@@ -301,7 +320,12 @@ def test_a_launch_sees_no_token_and_nothing_of_the_machine(repository: Repositor
     kind = next(line.split()[2] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[1] == "/")
     body = SECRETS.format(tree=str(repository.path), kind=kind)
     repository.commit({"cases/quick.py": "", "cases/inside.py": inside(body)})
-    tokens = {"GITHUB_TOKEN": "hush", "ACTIONS_RUNTIME_TOKEN": "hush", "GITHUB_ENV": "/hush", "HTTPS_PROXY": "http://u:hush@x"}
+    tokens = {
+        "GITHUB_TOKEN": "hush",
+        "ACTIONS_RUNTIME_TOKEN": "hush",
+        "GITHUB_ENV": "/hush",
+        "HTTPS_PROXY": "http://u:hush@x",
+    }
     assert run(repository, host, **tokens) == {"inside/case": "ok"}
 
 
@@ -330,8 +354,8 @@ def test_head_cannot_poison_base(repository: Repository, host: Host) -> None:
     files = {"cases/quick.py": "", "cases/suites.yaml": SUITES}
     repository.commit({**files, "cases/inside.py": inside(POISON.format(me="mark-of-base", other="mark-of-head"))})
     repository.commit({"cases/inside.py": inside(POISON.format(me="mark-of-head", other="mark-of-base"))})
-    done = repository.evenbench("compare", "HEAD~1", "HEAD", "--output", "out.jsonl", **host)
-    assert done.returncode in (0, 1), done.stderr + done.stdout
+    ended = evenbench(repository, host, "compare", "HEAD~1", "HEAD")
+    assert ended.code in (0, 1), ended
     assert outcomes(repository, "base") == outcomes(repository) == {"inside/case": "ok"}
 
 
@@ -432,11 +456,11 @@ raise RuntimeError("that was 100 MB")
 
 def test_100_mb_of_output_are_cut(repository: Repository, host: Host) -> None:
     repository.commit(first_and_next(FLOOD))
-    done = repository.evenbench("run", "--output", "out.jsonl", **host)
-    assert done.returncode == 0, done.stderr[-2_000:]
+    ended = evenbench(repository, host, "run")
+    assert ended.code == 0, ended.error[-2_000:]
     assert "that was 100 MB" in outcomes(repository)["first/case"]
     assert outcomes(repository)["next/case"] == "ok"
-    assert len(done.stdout + done.stderr) < 20_000
+    assert len(ended.out + ended.error) < 20_000
     assert (repository.path / "out.jsonl").stat().st_size < 1 << 20
 
 
@@ -479,7 +503,6 @@ def test_a_launch_that_ends_its_parent_costs_itself(repository: Repository, host
     found = run(repository, host)
     assert "died" in found["first/case"]
     assert found["next/case"] == "ok"
-    assert containers(host) == volumes(host) == []
 
 
 # ----------------------------------------------------------------------------------------------------------- the driver
@@ -491,38 +514,33 @@ SLEEPS = "time.sleep(600)"
 def test_no_container_outlives_its_driver(repository: Repository, host: Host, number: signal.Signals) -> None:
     repository.commit({"cases/quick.py": "", "cases/inside.py": inside(SLEEPS)})
     with repository.start("run", "--output", "out.jsonl", **host) as driver:
-        wait_until(lambda: any("-head-" in name and "setup" not in name for name in containers(host)), 60)
-        time.sleep(1)
+        wait_until(lambda: f"-head-{LAUNCHES}" in " ".join(left(host, driver.pid)), 60)
         driver.send_signal(number)
         driver.communicate(timeout=60)
-    wait_until(lambda: not containers(host))
-    left = volumes(host)
-    assert bool(left) == (number == signal.SIGKILL)
+    wait_until(lambda: not [name for name in left(host, driver.pid) if LAUNCHES in name])
+    assert number == signal.SIGKILL or not left(host, driver.pid)
     repository.commit({"cases/inside.py": QUICK})
-    assert run(repository, host) == {"quick/sum": "ok"} if not (repository.path / "out.jsonl").unlink() else None
-    assert volumes(host) == []
+    (repository.path / "out.jsonl").unlink()
+    assert run(repository, host) == {"quick/sum": "ok"}
+    assert left(host, driver.pid) == []  # swept by the next run
 
 
 def test_a_container_that_a_killed_run_left_is_swept(repository: Repository, host: Host) -> None:
     """As a stopped warm parent leaves it: it never reads the end of its commands."""
-    from runner.sides.checkouts import owned_prefix
-
     gone = subprocess.Popen(["true"])
     gone.wait()
-    name = f"{owned_prefix().replace(str(os.getpid()), str(gone.pid))}0-head-1"
-    alive = f"{owned_prefix()}0-head-1"
-    for each in (name, alive):
-        subprocess.run(
-            ["podman", "run", "--detach", "--rm", "--name", each, "--label", "evenbench", "--network", "none",
-             "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
-             "--entrypoint", "sleep", host["EVENBENCH_IMAGE"], "600"],
-            env={**os.environ, **host}, check=True, capture_output=True,
-        )  # fmt: skip
+    alive = f"{owned_prefix()}head"
+    stale = alive.replace(str(os.getpid()), str(gone.pid), 1)
+    options = ("--detach", "--rm", "--label", LABEL, "--network", "none", "--stop-timeout", "0")
+    ulimits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+    for name in (stale, alive):
+        podman(host, "run", *options, *ulimits, "--name", name, "--entrypoint", "sleep", host["EVENBENCH_IMAGE"], "600")
     try:
         assert run(repository, host) == {"quick/sum": "ok"}
-        assert containers(host) == [alive]
+        assert left(host, gone.pid) == []
+        assert left(host, os.getpid()) == [alive]
     finally:
-        subprocess.run(["podman", "rm", "--force", alive, name], env={**os.environ, **host}, capture_output=True)
+        podman(host, "rm", "--force", "--ignore", alive, stale)
 
 
 # ------------------------------------------------------------------------------------------------------------ the stack
@@ -554,7 +572,9 @@ def test_torch_compiles_as_the_user_of_the_image(repository: Repository, host: H
 
 def test_only_images_that_the_machine_allows(repository: Repository, host: Host) -> None:
     repository.commit({"cases/suites.yaml": suites(f"image: ghcr.io/evil/image@sha256:{'0' * 64}")})
-    done = repository.evenbench("compare", "HEAD", "HEAD", **{**host, "EVENBENCH_IMAGES": "ghcr.io/evil/image2,ghcr.io/me/"})
+    done = repository.evenbench(
+        "compare", "HEAD", "HEAD", **{**host, "EVENBENCH_IMAGES": "ghcr.io/evil/image2,ghcr.io/me/"}
+    )
     assert done.returncode == 2
     assert "is not allowed on this machine" in done.stderr
 
@@ -565,7 +585,9 @@ def test_the_command_line_cannot_leave_the_sandbox(repository: Repository, host:
     assert "this machine measures with podman" in done.stderr
 
 
-def test_an_image_of_another_version_is_refused(repository: Repository, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_of_another_version_is_refused(
+    repository: Repository, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from runner import container
     from runner.errors import UnfitMachine
     from runner.sandbox import Limits

@@ -48,9 +48,14 @@ RUN --mount=type=secret,id=pipconf,target=/etc/pip.conf --mount=type=secret,id=c
     "python${PYTHON}" -m venv /opt/evenbench \
     && pip install --no-cache-dir --no-deps --require-hashes --only-binary :all: --requirement /opt/evenbench/stack.txt
 
-# nvcc and what links against CUDA look for it here, in the layout of NVIDIA's own packages.
+# The newer libcupti is written into what torch asks for as well, or pip could install nothing that needs torch.
+# nvcc and what links against CUDA look for it in /usr/local/cuda, in the layout of NVIDIA's own packages.
 ARG CUDA
-RUN cuda="/opt/evenbench/lib/python${PYTHON}/site-packages/nvidia/cu${CUDA%%.*}" \
+ARG CUPTI
+RUN packages="/opt/evenbench/lib/python${PYTHON}/site-packages"; cuda="$packages/nvidia/cu${CUDA%%.*}" \
+    && for metadata in "$packages"/cuda_toolkit-*.dist-info/METADATA; do \
+        [ ! -e "$metadata" ] || sed -i "s/^\(Requires-Dist: nvidia-cuda-cupti\)==[^;]*/\1==${CUPTI}/" "$metadata"; \
+    done \
     && if [ -x "$cuda/bin/nvcc" ]; then \
         ln -s "$cuda" /usr/local/cuda; \
         ln -s lib "$cuda/lib64"; \
@@ -64,7 +69,6 @@ RUN --mount=type=secret,id=pipconf,target=/etc/pip.conf --mount=type=secret,id=c
 
 ARG TORCH
 ARG CUPTI_PYTHON
-ARG CUPTI
 COPY scripts/stacks/check.py /opt/evenbench/
 RUN python -B /opt/evenbench/check.py "$STACK" "$PYTHON" "$TORCH" "$CUDA" "$CUPTI_PYTHON" "$CUPTI"
 

@@ -118,8 +118,7 @@ def _samples(pair: Pair) -> UnpairedRow:
 
 def _by_round(side: SideRow) -> list[Samples | None]:
     """The samples of each launch, at the place of its round, so that rows of one launch stand together."""
-    found = {each.launch.round or 0: each.record.device_busy_ns for each in side.placed}
-    return [found.get(number) for number in range(max(found, default=-1) + 1)]
+    return [side.samples.get(number) for number in range(max(side.samples, default=-1) + 1)]
 
 
 def _judged_row(pair: Pair, judgement: Judgement, located: Floats, launches: Mapping[int, Launch]) -> ComparedRow:

@@ -60,6 +60,11 @@ def explain(results: Results, width: int = 120, *, colour: bool = False, cases: 
     return written(parts or [Text("nothing was measured")], width, colour)
 
 
+def explained(row: SideRow, results: Results, width: int) -> str:
+    """The same of one row, without its name."""
+    return written([_row(row, results)], width, colour=False)
+
+
 def _row(row: SideRow, results: Results) -> RenderableType:
     """Labels and what they stand for, in two columns."""
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -28,6 +28,7 @@ from runner.records import (
     Skip,
 )
 
+RESUMES_MAX = 100  # of one run: each looks through what was measured before
 SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
 
 
@@ -62,6 +63,7 @@ class Gathered:
     implementations: dict[tuple[SideName, str], frozenset[str]] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
     measured: set[tuple[str, str, SideName, int]] = field(default_factory=set)
+    resumes: int = 0
 
 
 def gather(lines: Lines) -> Gathered:
@@ -154,16 +156,17 @@ def _launch(found: Gathered, number: int) -> LaunchEvent:
 
 def _take_measurement(found: Gathered, event: Measurement) -> None:
     launch = _launch(found, event.launch)
-    if launch.round is None:
+    case, implementation, side, in_round = event.case, event.implementation, launch.side, launch.round
+    if in_round is None:
         raise UntrustedInput(f"launch {event.launch} is not timed")
-    names = found.implementations.get((launch.side, event.case))
-    if names is None or event.implementation not in names:
-        raise UntrustedInput(f"{event.case}, implementation {event.implementation}, is not known on {launch.side}")
-    key = (event.case, event.implementation, launch.side, launch.round)
+    names = found.implementations.get((side, case))
+    if names is None or implementation not in names:
+        raise UntrustedInput(f"{case}, implementation {implementation}, is not known on {side}")
+    key = (case, implementation, side, in_round)
     if key in found.measured:
-        raise UntrustedInput(f"{event.case}, implementation {event.implementation}, is measured twice in a round")
+        raise UntrustedInput(f"{case}, implementation {implementation}, is measured twice in a round")
     found.measured.add(key)
-    found.measurements.setdefault((event.case, event.implementation), []).append(event)
+    found.measurements.setdefault((case, implementation), []).append(event)
 
 
 def _take_failure(found: Gathered, event: Failure) -> None:
@@ -198,6 +201,9 @@ def _take_look(found: Gathered, event: Look) -> None:
 
 def _take_resumed(found: Gathered, event: Resumed) -> None:
     """Rounds from `event.round` on are made again: what was written of them before does not count."""
+    found.resumes += 1
+    if found.resumes > RESUMES_MAX:
+        raise UntrustedInput(f"resumed more than {RESUMES_MAX} times")
     gone = {n for n, launch in found.launches.items() if launch.round is not None and launch.round >= event.round}
     for number in gone:
         del found.launches[number]

@@ -43,19 +43,20 @@ class Bin:
     count: int
 
 
-def histogram(ordered: Sequence[int], tick: int) -> list[Bin]:
+def histogram(ordered: Sequence[int], tick: int, most: int = BINS) -> list[Bin]:
     """A few bins around the middle of the samples, and what lies beyond in one bin on either side.
 
     Args:
         ordered: samples in ns, ascending, at least one.
         tick: grid that they sit on, in ns; no bin is narrower, and none ends on the grid.
+        most: bins between the tails.
     """
     last = len(ordered) - 1
     p10, p90 = ordered[last // 10], ordered[last - last // 10]
     low = max(ordered[0], p10 - (p90 - p10))
     high = min(ordered[-1], p90 + (p90 - p10))
     first = (low + tick // 2) // tick * tick - tick // 2
-    step = tick * max(1, math.ceil((high + 1 - first) / (BINS * tick)))
+    step = tick * max(1, math.ceil((high + 1 - first) / (most * tick)))
     edges = [first + step * n for n in range(math.ceil((high + 1 - first) / step) + 1)]
     counts = Counter(min(len(edges) - 1, max(-1, (sample - first) // step)) for sample in ordered)
     inner = [Bin(*ends, counts[n]) for n, ends in enumerate(pairwise(edges))]

@@ -37,6 +37,7 @@ from .gather import Gathered, gather
 from .markdown import sanitise
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
+FILES_AT_MOST = 4  # as large files together: who reads them holds some five times their size
 READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
 
 
@@ -136,7 +137,7 @@ def load_file(path: Path, *, max_bytes: int | None = None) -> Results:
 
     Args:
         path: a regular file; symbolic links are not followed.
-        max_bytes: refuse a larger file; None for no limit.
+        max_bytes: refuse a larger file, and more than four times as much in several; None for no limit.
 
     Raises:
         UsageError: there is no such file, or it may not be read.
@@ -155,7 +156,7 @@ def load_files(paths: Sequence[Path], *, max_bytes: int | None = None) -> Result
     if not paths:
         raise UsageError("no results file given")
     with _no_collection():
-        return _joined([(path, _load(path, max_bytes)) for path in paths])
+        return _joined(_loaded(paths, max_bytes))
 
 
 def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[Results, tuple[Results, ...]]:
@@ -170,7 +171,7 @@ def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[R
     if not paths:
         raise UsageError("no results file given")
     with _no_collection():
-        files = [(path, _load(path, max_bytes)) for path in paths]
+        files = _loaded(paths, max_bytes)
         firsts = [each for each in files if not each[1].header.confirms] or files
         results = _joined(firsts)
         seconds = [] if firsts is files else [each for each in files if each[1].header.confirms]
@@ -194,9 +195,20 @@ def _joined(shards: list[tuple[Path, Gathered]]) -> Results:
     return merge([shard for _, shard in shards])
 
 
+def _loaded(paths: Sequence[Path], max_bytes: int | None) -> list[tuple[Path, Gathered]]:
+    """Each file by itself. Raises UntrustedInput where they are too large together."""
+    if max_bytes is not None:
+        total = sum(path.lstat().st_size for path in paths if path.is_file())
+        if total > FILES_AT_MOST * max_bytes:
+            raise UntrustedInput(f"{len(paths)} files of {total} bytes together, which is too much to judge")
+    return [(path, _load(path, max_bytes)) for path in paths]
+
+
 def _load(path: Path, max_bytes: int | None) -> Gathered:
     try:
         with _opened(path) as stream:
+            if max_bytes is not None and os.fstat(stream.fileno()).st_size > max_bytes:
+                raise UntrustedInput(f"larger than {max_bytes} bytes")
             return gather(read(stream, max_bytes=max_bytes))
     except UntrustedInput as error:
         raise UntrustedInput(f"{path}: {sanitise(error.message)}", error.hint) from None  # it may quote the file

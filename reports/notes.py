@@ -60,11 +60,10 @@ def of_side(sides: Sequence[SideRow]) -> list[str]:
 
 def lacking(sides: Sequence[SideRow], *, partial: bool) -> list[str]:
     """Which side has no samples of a round that the other has, and no failure; `partial` for a run without an end."""
-    rounds = [{each.launch.round for each in side.placed} for side in sides]
-    begun = set().union(*rounds)
+    begun = set().union(*(side.samples for side in sides))
     found = []
-    for side, measured in zip(sides, rounds, strict=True):
-        if number := len(begun - measured - {loss.round for loss in side.losses}):
+    for side in sides:
+        if number := len(begun - side.samples.keys() - {loss.round for loss in side.losses}):
             why = "the run was interrupted" if partial else "no reason given"
             found.append(f"{side.side} lacks {number} of {len(begun)} rounds: {why}")
     return found
@@ -114,12 +113,12 @@ class _Kernel(NamedTuple):
 
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
     """The distinct kernels of a side."""
-    found = {  # most launches ran the same ones: a plain tuple is quicker to make
-        (k.name, *k.grid, *k.block, k.registers, k.shared_memory, k.code)
+    found = {  # plain tuples, which are quick to make: most launches ran the same ones
+        (k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared_memory, k.code)
         for each in placed
         for k in each.record.kernels
     }
-    return frozenset(_Kernel(name, (x, y, z), (a, b, c), *more) for name, x, y, z, a, b, c, *more in found)
+    return frozenset(map(_Kernel._make, found))
 
 
 def _kernel_difference(base: frozenset[_Kernel], head: frozenset[_Kernel]) -> str:
@@ -145,7 +144,7 @@ def _short(name: str) -> str:
 
 
 def _counts(placed: Sequence[Placed]) -> frozenset[int]:
-    return frozenset(chain.from_iterable(each.record.n_kernels or () for each in placed))
+    return frozenset().union(*(each.record.n_kernels or () for each in placed))
 
 
 def _listed(values: Iterable[int]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain
-from operator import attrgetter
 from types import MappingProxyType
 
 from runner.config import Mute, muted, select
@@ -80,8 +79,7 @@ def ended(mutes: Sequence[Mute], today: date) -> list[str]:
 
 def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
     """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
-    rounds = [{each.launch.round for each in side.placed} for side in (pair.base, pair.head)]
-    whole = len(rounds[0] & rounds[1])
+    whole = len(pair.base.samples.keys() & pair.head.samples.keys())
     if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
         said = [f"{side.side} died in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead]
         errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
@@ -96,9 +94,7 @@ def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
 
 def samples_of(pair: Pair) -> Row:
     """The samples of both sides, round by round."""
-    base, head = (
-        dict(map(attrgetter("launch.round", "record.device_busy_ns"), side.placed)) for side in (pair.base, pair.head)
-    )
+    base, head = pair.base.samples, pair.head.samples
     begun = base.keys() | head.keys()
     rounds = [
         (base.get(number), head.get(number)) if number in begun else None

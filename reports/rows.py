@@ -77,6 +77,11 @@ class SideRow:
         """One for each combination of values that occurs, so nearly always one."""
         return frozenset(map(Common._make, set(map(_COMMON, self.placed))))
 
+    @cached_property
+    def samples(self) -> Mapping[int, Sequence[int]]:
+        """The device-busy times of each round, counted from 0, that has any."""
+        return {each.launch.round or 0: each.record.device_busy_ns for each in self.placed}
+
     @property
     def died(self) -> tuple[Loss, ...]:
         """The losses that are errors, not left out on purpose."""
@@ -156,12 +161,12 @@ def _told(row: SideRow) -> str:
 def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:
     """What forbids comparing the two, each with both values."""
     found = []
-    for what, one, other in (
-        ("GPU", _models(base), _models(head)),
-        ("timer", *(distinct(each.timing for each in row.common) for row in (base, head))),
-        ("cache", *(distinct(each.cache for each in row.common) for row in (base, head))),
+    for what, seen in (
+        ("GPU", lambda each: f"{each.device} {each.mig}".strip()),
+        ("timer", lambda each: each.timing),
+        ("cache", lambda each: each.cache),
     ):
-        found.extend(_differing(what, one, other))
+        found.extend(_differing(what, *(distinct(map(seen, row.common)) for row in (base, head))))
     if base.case is not None and head.case is not None:
         found.extend(_input_difference(base, head))
         found.extend(_work_difference(base.case.work, head.case.work))
@@ -288,10 +293,6 @@ def _differing(what: str, one: Sequence[str], other: Sequence[str]) -> list[str]
     return [f"{what} differs: {' and '.join(one)} on base, {' and '.join(other)} on head"]
 
 
-def _models(row: SideRow) -> tuple[str, ...]:
-    return distinct(f"{each.device} {each.mig}".strip() for each in row.common)
-
-
 def _input_difference(base: SideRow, head: SideRow) -> list[str]:
     one, other = ({each.name: each for each in row.case.inputs} if row.case else {} for row in (base, head))
     differing = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
@@ -300,8 +301,8 @@ def _input_difference(base: SideRow, head: SideRow) -> list[str]:
         what = f"input {differing[0]} differs{' in its contents' if a == b else ''}"
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         return [f"{what}{more}: {a}{'' if a == b else f' on base, {b} on head'}"]
-    a, b = (distinct(each.inputs for each in row.common) for row in (base, head))
-    return ["inputs as timed differ"] if a and b and a != b else []
+    hashes = [distinct(each.inputs for each in row.common) for row in (base, head)]
+    return ["inputs as timed differ"] if all(hashes) and hashes[0] != hashes[1] else []
 
 
 def _input(value: Input | None) -> str:

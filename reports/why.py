@@ -29,7 +29,7 @@ from .rows import SideRow, Sides
 from .tables import ComparedRow, Comparison, distinct
 from .text_plot import plot
 
-Line: TypeAlias = tuple[str, str | RenderableType]  # a label, and foreign text or what is rendered already
+Line: TypeAlias = tuple[str, RenderableType]  # a label, and what it stands for
 
 ROWS_MAX = 20  # that are explained at once; a pattern that takes more asks for a table
 NEAR_MAX = 3  # ids that an unknown one may have meant
@@ -38,6 +38,7 @@ NEAR = 0.4  # how alike they must be, of 1: an id is long, and its parameters ma
 INDENT = 13  # columns before what is said: a margin, the longest label, a gap
 WIDTH_MIN = 40  # of a plot, however narrow the terminal
 NONE = "none declared"
+TESTS = ("that head is", "p", "at most", "shown", "because of")  # columns of a row's tests
 STDERR_LINES = 8  # the last ones that a launch printed before it died
 
 
@@ -59,7 +60,8 @@ def why(
     for row in rows[:ROWS_MAX]:
         key = (row.case, row.implementation)
         rounds = RowRounds(sides.row("base", key), sides.row("head", key), results)
-        parts += [*([Text()] if parts else []), _title(row), _grid(_lines(row, comparison, family, rounds, width))]
+        lines = _drawn(told(row, comparison, family, rounds), row, comparison, family, rounds, width)
+        parts += [*([Text()] if parts else []), _title(row), _grid(lines)]
     if len(rows) > ROWS_MAX:
         parts += [Text(), Text(f"and {units.count(len(rows) - ROWS_MAX, 'more row')}: name fewer cases", "dim")]
     return written(parts, width, colour)
@@ -97,6 +99,59 @@ def _title(row: ComparedRow) -> Text:
     return Text.assemble((sanitise(row.name), "bold"), ": ", (verdict, STYLES[row.verdict]))
 
 
+def told(
+    row: ComparedRow, comparison: Comparison, family: reasons.Family, rounds: RowRounds
+) -> list[tuple[str, tuple[str, ...]]]:
+    """All that can be said of a row in words, in order: labels, each with its lines; no lines where there is nothing to say.
+
+    Lines may quote foreign text; spaces before one are its margin. The launches and the tests stand elsewhere.
+    """
+    base, head, results = rounds.base, rounds.head, rounds.results
+    return [
+        ("because", _one(reasons.because(row, comparison, family))),
+        ("otherwise", _one(reasons.otherwise(row, comparison, family))),
+        ("muted", _one(row.muted.removeprefix("muted "))),
+        ("case", _both(_case(base.case), _case(head.case))),
+        ("base", _one(_state(base, row))),
+        ("head", _one(_state(head, row))),
+        ("printed", tuple(_printed(rounds))),
+        ("rounds", _one(rounds.dropped())),
+        ("change", (*_one(_estimate(row)), *rounds.differences())),
+        ("timer", _both(_timer(base), _timer(head))),
+        ("modes", _one(rounds.modes())),
+        ("clocks", _both(*(evidence.clocks(side, results) if side.placed else "" for side in (base, head)))),
+        ("others", _both(evidence.others(base, results), evidence.others(head, results))),
+        ("kernels", (*_kernel_note(row), *kernel_lines(base, head))),
+        ("inputs", _both(_inputs(base.case), _inputs(head.case))),
+        ("work", _both(_work(base.case), _work(head.case))),
+        ("notes", tuple(_notes(row, rounds))),
+    ]
+
+
+def _drawn(
+    lines: Sequence[tuple[str, tuple[str, ...]]],
+    row: ComparedRow,
+    comparison: Comparison,
+    family: reasons.Family,
+    rounds: RowRounds,
+    width: int,
+) -> list[Line]:
+    """The lines for a terminal, with the launches before the rounds and the tests before the timer."""
+    found: list[Line] = []
+    for label, texts in lines:
+        if label == "rounds":
+            found.append(("launches", Text("\n".join(plot(rounds.marks(), max(WIDTH_MIN, width - INDENT))))))
+        if label == "timer":
+            found.append(("tests", _table(row, comparison, family)))
+        found.append((label, Text("\n".join(map(clean, texts)))))
+    return found
+
+
+def clean(line: str) -> str:
+    """A line of foreign text as one of visible text, with its margin."""
+    return line[: len(line) - len(line.lstrip(" "))] + sanitise(line)
+
+
 def _grid(lines: Sequence[Line]) -> RenderableType:
     """Labels and what they stand for, in two columns."""
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -104,48 +159,19 @@ def _grid(lines: Sequence[Line]) -> RenderableType:
     table.add_column(overflow="fold")
     for label, text in lines:
         if text:
-            table.add_row(Text(f"  {label}", "dim"), Text(sanitise(text)) if isinstance(text, str) else text)
+            table.add_row(Text(f"  {label}", "dim"), text)
     return table
 
 
-def _lines(
-    row: ComparedRow, comparison: Comparison, family: reasons.Family, rounds: RowRounds, width: int
-) -> list[Line]:
-    base, head, results = rounds.base, rounds.head, rounds.results
-    return [
-        ("because", reasons.because(row, comparison, family)),
-        ("otherwise", reasons.otherwise(row, comparison, family)),
-        ("muted", row.muted.removeprefix("muted ")),
-        ("case", _both(_case(base.case), _case(head.case))),
-        ("base", _state(base, row)),
-        ("head", _state(head, row)),
-        ("printed", _text(_printed(rounds))),
-        ("launches", Text("\n".join(plot(rounds.marks(), max(WIDTH_MIN, width - INDENT))))),
-        ("rounds", rounds.dropped()),
-        ("change", _text([_estimate(row), *rounds.differences()])),
-        ("tests", _tests(row, comparison, family)),
-        ("timer", _both(_timer(base), _timer(head))),
-        ("modes", rounds.modes()),
-        ("clocks", _both(*(evidence.clocks(side, results) if side.placed else "" for side in (base, head)))),
-        ("others", _both(evidence.others(base, results), evidence.others(head, results))),
-        ("kernels", _text([*_kernel_note(row), *kernel_lines(base, head)])),
-        ("inputs", _both(_inputs(base.case), _inputs(head.case))),
-        ("work", _both(_work(base.case), _work(head.case))),
-        ("notes", _text(_notes(row, rounds))),
-    ]
+def _one(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()
 
 
-def _text(lines: Iterable[str]) -> Text:
-    """Lines of foreign text, each with its margin; those that say nothing are left out."""
-    margins = [(line[: len(line) - len(line.lstrip(" "))], line) for line in lines if line]
-    return Text("\n".join(margin + sanitise(line) for margin, line in margins))
-
-
-def _both(base: str, head: str) -> str | Text:
+def _both(base: str, head: str) -> tuple[str, ...]:
     """What holds for each side: once where it is the same, or where only one has it."""
     if base == head or not base or not head:
-        return base or head
-    return _text([f"base: {base}", f"head: {head}"])
+        return _one(base or head)
+    return f"base: {base}", f"head: {head}"
 
 
 def _case(case: CaseEvent | None) -> str:
@@ -204,34 +230,43 @@ def _notes(row: ComparedRow, rounds: RowRounds) -> list[str]:
     return [note for note in describe.cells(row).notes if note not in told]
 
 
-def _tests(row: ComparedRow, comparison: Comparison, family: reasons.Family) -> RenderableType:
-    """The three tests of a judged row: what each p had to be at most, and whether it was."""
+def tests(row: ComparedRow, comparison: Comparison, family: reasons.Family) -> list[tuple[str, ...]]:
+    """The three tests of a judged row, a cell for each of `TESTS`: what each p had to be at most, and whether it was."""
     if row.p_slower is None or row.p_faster is None or row.p_equivalent is None or row.interval is None:
-        return ""
+        return []
     effect, equal = units.setting(row.min_effect), units.setting(comparison.judged_by.equivalence)
-    error = units.setting(family.error)
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for title in ("that head is", "p", "at most", "shown", "because of"):
-        table.add_column(title, justify="right" if title in ("p", "at most") else "left")
-    table.add_row(*(Text(str(column.header), "dim") for column in table.columns))
+    error, steps = units.setting(family.error), len(family.ps)
+    found = []
     for way, p in (("slower", row.p_slower), ("faster", row.p_faster)):
-        step, steps = family.step(p), len(family.ps)
+        step = family.step(p)
         holm = f"{error} / {steps - step:,}: Holm's step {step + 1:,} of {steps:,}"
-        table.add_row(*_test(f"{way} by more than {effect}", p, family.bound(p)), Text(holm))
-    table.add_row(*_test(f"within ± {equal} of base", row.p_equivalent, EQUIVALENT_P), Text("this row alone"))
-    return Group(table, Text(_looks(row, comparison)))
+        found.append((*_test(f"{way} by more than {effect}", p, family.bound(p)), holm))
+    return [*found, (*_test(f"within ± {equal} of base", row.p_equivalent, EQUIVALENT_P), "this row alone")]
 
 
-def _test(what: str, p: float, bound: float) -> list[Text]:
-    return [Text(each) for each in (what, reasons.p_value(p), reasons.p_value(bound), "yes" if p <= bound else "no")]
+def looks(row: ComparedRow, comparison: Comparison) -> str:
+    """How often the rounds were looked at, which every p counts."""
+    planned = comparison.facts.header.looks
+    rounds = ", ".join(map(str, planned))
+    if len(planned) == 1:
+        return f"one look at the data was planned, after {rounds} rounds; {row.rounds} count"
+    return f"{len(planned)} looks at the data were planned, after {rounds} rounds, so each p counts {len(planned)} times; {row.rounds} rounds count"
 
 
-def _looks(row: ComparedRow, comparison: Comparison) -> str:
-    looks = comparison.facts.header.looks
-    planned = ", ".join(map(str, looks))
-    if len(looks) == 1:
-        return f"one look at the data was planned, after {planned} rounds; {row.rounds} count"
-    return f"{len(looks)} looks at the data were planned, after {planned} rounds, so each p counts {len(looks)} times; {row.rounds} rounds count"
+def _test(what: str, p: float, bound: float) -> tuple[str, ...]:
+    return what, reasons.p_value(p), reasons.p_value(bound), "yes" if p <= bound else "no"
+
+
+def _table(row: ComparedRow, comparison: Comparison, family: reasons.Family) -> RenderableType:
+    found = tests(row, comparison, family)
+    if not found:
+        return ""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for title in TESTS:
+        table.add_column(title, justify="right" if title in ("p", "at most") else "left")
+    for style, cells in (("dim", TESTS), *(("", each) for each in found)):
+        table.add_row(*(Text(cell, style) for cell in cells))
+    return Group(table, Text(looks(row, comparison)))
 
 
 def _timer(side: SideRow) -> str:

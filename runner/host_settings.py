@@ -24,7 +24,7 @@ MEMORY_MIN_GIB, MEMORY_MAX_GIB = 0.25, 65_536.0  # less does not hold Python and
 # A reference as docker and podman know it: host and folders, then a tag or a digest or both. Never an option.
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    rf"(?P<repository>(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*)"
+    rf"(?P<repository>(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d+)?/)?{_PART}(?:/{_PART})*)"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?",
 )
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -90,7 +90,7 @@ class HostSettings:
             raise UsageError(
                 "no image for the sandbox is named", f"set {IMAGE} on this machine, or `image` in base's suites.yaml"
             )
-        if not _REFERENCE.fullmatch(image) and image != self.image:
+        if not _REFERENCE.fullmatch(image):
             raise UsageError(f"image: {image!r} is no image's name")
         if image != self.image and not any(allows(entry, image) for entry in self.images):
             raise UsageError(

@@ -8,9 +8,17 @@ say() { printf '%s\n' "$*"; }
 # of_image NAME: a version that the Dockerfile names, such as TORCH.
 of_image() { sed -n "s/^ARG $1=//p" Dockerfile | head -n 1; }
 
-# pip_setting NAME: what pip is told by its environment or its files; nothing where it is told nothing.
+# pip_setting NAME: what pip is told by its environment, else by its files; nothing where it is told nothing.
+# $pip_settings is what `pip config list` says, to be asked once: that takes a second.
+pip_settings=
 pip_setting() {
-    "$python" -m pip config get ":env:.$1" 2>/dev/null || "$python" -m pip config get "global.$1" 2>/dev/null || true
+    for where in :env: global; do
+        value=$(say "$pip_settings" | sed -n "s/^$where\\.$1='\\(.*\\)'\$/\\1/p" | sed 's/\\n/ /g')
+        if [ -n "$value" ]; then
+            say "$value"
+            return
+        fi
+    done
 }
 
 TORCH=torch==$(of_image TORCH) # as in the image

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import cmarkgfm
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from reports.compare import compare
 from reports.confirm import confirmed
@@ -54,11 +54,18 @@ Theme = Literal["light", "dark"]
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A comment in a browser, and what the browser complained of so far."""
+class Browser:
+    """A page that shows one comment after the other, and what the browser complained of so far."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
+
+    def show(self, markdown: str, theme: Theme = "light", *, unfold: bool = False) -> None:
+        """Open a comment."""
+        self.page.emulate_media(color_scheme=theme)
+        self.page.set_content(html(markdown), wait_until="load")
+        if unfold:
+            self.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
 
     def picture(self, path: Path | None = None) -> bytes:
         """The comment as a PNG, also written to `path`."""
@@ -73,27 +80,20 @@ def why_not() -> str:
 
 
 @contextmanager
-def browsing(theme: Theme = "light") -> Iterator[Opened]:
-    """A page while this is open, for `show`."""
+def browsing() -> Iterator[Browser]:
+    """A browser while this is open."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
+        program = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
         try:
-            size = {"width": WIDTH + 4 * MARGIN, "height": 600}
-            page = browser.new_page(viewport=size, color_scheme=theme, device_scale_factor=SHARP)  # type: ignore[arg-type]
-            opened = Opened(page)
-            page.on(
-                "console", lambda said: opened.errors.append(said.text) if said.type in ("error", "warning") else None
-            )
-            page.on("pageerror", lambda error: opened.errors.append(str(error)))
-            page.on("request", lambda asked: opened.errors.append(f"asked for {asked.url}"))
-            yield opened
+            size: ViewportSize = {"width": WIDTH + 4 * MARGIN, "height": 600}
+            browser = Browser(program.new_page(viewport=size, device_scale_factor=SHARP))
+            tell = browser.errors.append
+            browser.page.on("console", lambda said: tell(said.text) if said.type in ("error", "warning") else None)
+            browser.page.on("pageerror", lambda error: tell(str(error)))
+            browser.page.on("request", lambda asked: tell(f"asked for {asked.url}"))
+            yield browser
         finally:
-            browser.close()
-
-
-def show(opened: Opened, markdown: str) -> None:
-    """Open a comment on the page."""
-    opened.page.set_content(html(markdown), wait_until="load")
+            program.close()
 
 
 def html(markdown: str) -> str:
@@ -140,12 +140,10 @@ def main(words: Sequence[str] | None = None) -> int:
         if why := why_not():
             raise EvenbenchError(why)
         text = comment_of(asked.files)
-        with browsing("dark" if asked.dark else "light") as opened:
-            show(opened, text)
-            if asked.unfold:
-                opened.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-            asked.out.parent.mkdir(parents=True, exist_ok=True)
-            size = len(opened.picture(asked.out))
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        with browsing() as browser:
+            browser.show(text, "dark" if asked.dark else "light", unfold=asked.unfold)
+            size = len(browser.picture(asked.out))
     except (EvenbenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ from .. import __version__
 from ..case import CACHES, TIMERS
 from ..errors import UsageError
 from ..host_settings import LauncherName
+from .export import FORMATS
 
 VERBOSE_HELP = "a traceback with every error"
 EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
@@ -197,7 +198,13 @@ def _report(verb: argparse.ArgumentParser) -> None:
         metavar="RESULTS",
         help="results files; shards are merged, second runs held against the first",
     )
-    verb.add_argument("--format", choices=("term", "comment", "summary", "json", "explain", "proof"), default="term")
+    verb.add_argument(
+        "--format",
+        choices=("term", "html", "comment", "summary", "json", "explain", "proof", *FORMATS[1:]),
+        default="term",
+        help="html is a page with charts; csv, parquet and customSmallerIsBetter are for other tools",
+    )
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write to this file, instead of stdout")
     verb.add_argument("--explain", metavar="CASE", help="why it has its verdict: an id, or a pattern such as 'norm/*'")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
     _proofs(verb)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from ..config import resolve
 from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured, UntrustedInput, UsageError
 from ..records import Header, JudgeSettings
 from .console import colour, say, width, write
+from .export import FORMATS, deliver, exported
 from .requests import fail_on_of
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def report(asked: argparse.Namespace) -> int:
-    """Results files as a table, an explanation, a comment or JSON."""
+    """Results files as a table, an explanation, a page, a comment, or what other tools take."""
     from reports.explain import explain
     from reports.load import load_runs
     from reports.measured import measured
@@ -33,17 +35,23 @@ def report(asked: argparse.Namespace) -> int:
 
     if asked.explain is not None:
         return explain_cases(asked)
+    if asked.format == "parquet" and asked.out is None and sys.stdout.isatty():
+        raise UsageError("--format parquet is no text for a terminal", "name a file: --out rows.parquet")
     results, _ = load_runs(asked.results)
     if asked.format == "proof" and results.header.verb == "run":
         raise UsageError("a run of one side proves nothing", "evenbench compare makes runs that do")
     if asked.format == "explain":
-        print(explain(results, width(), colour=colour()), end="")
+        deliver(explain(results, width(), colour=_colour(asked)), asked.out)
         return EXIT_OK
     if results.header.verb == "run":
         table = measured(results)
-        text = json.dumps(as_json(table), indent=1) + "\n"
-        texts = {"json": lambda: text, "comment": lambda: run_comment(table), "summary": lambda: run_comment(table)}
-        print(texts[asked.format]() if asked.format in texts else run_table(table, width(), colour=colour()), end="")
+        texts: dict[str, Callable[[], str | bytes]] = {
+            "json": lambda: json.dumps(as_json(table), indent=1) + "\n",
+            "comment": lambda: run_comment(table),
+            "summary": lambda: run_comment(table),
+            "term": lambda: run_table(table, width(), colour=_colour(asked)),
+        }
+        deliver(texts.get(asked.format, lambda: exported(asked.format, results, table))(), asked.out)
         return EXIT_OK
     return show_comparison(asked.results, judged_by(asked, results.header), [], asked)
 
@@ -59,15 +67,16 @@ def explain_cases(asked: argparse.Namespace) -> int:
     results, seconds = load_runs(asked.results)
     if results.header.verb == "run":
         cases = chosen(results, results.cases.get("head", {}), asked.explain)
-        print(explain(results, width(), colour=colour(), cases=cases), end="")
+        deliver(explain(results, width(), colour=_colour(asked), cases=cases), asked.out)
         return EXIT_OK
     comparison, again = judged(results, seconds, judged_by(asked, results.header), asked)
     rows = chosen_rows(results, comparison, asked.explain)
-    print(why(results, comparison, rows, width(), colour=colour()), end="")
+    texts = [why(results, comparison, rows, width(), colour=_colour(asked))]
     keys = {(row.case, row.implementation) for row in rows}
     for second, its in zip(seconds, again, strict=True):
         if same := [row for row in its.rows if (row.case, row.implementation) in keys]:
-            print(f"\nThe second run:\n\n{why(second, its, same, width(), colour=colour())}", end="")
+            texts.append(f"\nThe second run:\n\n{why(second, its, same, width(), colour=_colour(asked))}")
+    deliver("".join(texts), asked.out)
     return EXIT_OK
 
 
@@ -91,7 +100,7 @@ def show_comparison(
 
     results, seconds = load_runs(files)
     comparison, _ = judged(results, seconds, judge_by, asked)
-    return show(comparison, asked, files, hopeless)
+    return show(comparison, asked, files, hopeless, results=results)
 
 
 def judged(
@@ -108,9 +117,13 @@ def judged(
 
 
 def show(
-    comparison: Comparison, asked: argparse.Namespace, files: Sequence[Path] = (), hopeless: Sequence[str] = ()
+    comparison: Comparison,
+    asked: argparse.Namespace,
+    files: Sequence[Path] = (),
+    hopeless: Sequence[str] = (),
+    results: Results | None = None,
 ) -> int:
-    """Print, write what was asked for. Returns the exit code. Raises NothingMeasured."""
+    """Print, write what was asked for; what is exported needs `results`. Returns the exit code. Raises NothingMeasured."""
     from reports.compare import conditions_met
     from reports.kinds import proof_line
     from reports.render import comment, summary
@@ -118,13 +131,18 @@ def show(
     from reports.render_terminal import terminal
 
     shown = getattr(asked, "format", "term")
-    texts = {
+    texts: dict[str, Callable[[], str]] = {
         "json": lambda: json.dumps(as_json(comparison), indent=1) + "\n",
         "comment": lambda: comment(comparison),
         "summary": lambda: summary(comparison),
         "proof": lambda: proof_line(comparison),
+        "term": lambda: terminal(comparison, width(), colour=_colour(asked)),
     }
-    print(texts[shown]() if shown in texts else terminal(comparison, width(), colour=colour()), end="")
+    out = getattr(asked, "out", None)
+    if shown in FORMATS and results is not None:
+        deliver(exported(shown, results, comparison), out)
+    else:
+        deliver(texts[shown](), out)
     if asked.verb == "compare":
         say(
             f"results: {', '.join(str(file) for file in files)}"
@@ -168,6 +186,10 @@ def read_proofs(path: Path | None) -> list[Proof]:
         ) from None
     except UntrustedInput as error:
         raise UntrustedInput(f"--proofs {path}: {error.message}", error.hint) from None
+
+
+def _colour(asked: argparse.Namespace) -> bool:
+    return colour() and getattr(asked, "out", None) is None
 
 
 def hopeless_files(errors: Sequence[str]) -> int:

@@ -33,13 +33,25 @@ def request_of(
     if shard[1] > 1 and asked.seed is None and not asked.resume:
         raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
     if getattr(asked, "plant", None) is not None and getattr(asked, "confirm", False):
-        raise UsageError("--plant with --confirm: what was slowed on purpose needs no second run", "leave one of them out")
+        raise UsageError(
+            "--plant with --confirm: what was slowed on purpose needs no second run", "leave one of them out"
+        )
     for path in (asked.json, getattr(asked, "comment", None)):
         if path is not None and (
             path.is_dir() or not os.access(path.parent, os.W_OK)
         ):  # said before, not after measuring
             raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
-    keys = ("timer", "cache", "measure_ms", "warmup_ms", "timeout_s", "min_effect", "allow_fallback", "max_rounds", "budget_s")
+    keys = (
+        "timer",
+        "cache",
+        "measure_ms",
+        "warmup_ms",
+        "timeout_s",
+        "min_effect",
+        "allow_fallback",
+        "max_rounds",
+        "budget_s",
+    )
     return Request(
         verb=verb,
         repo=Path.cwd(),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from reports import describe, markdown
 from reports.compare import compare
+from reports.describe import Cells
 from reports.diff import diff
 from reports.events import State
 from reports.measured import measured
@@ -108,6 +109,10 @@ def seen(text: str, limit: int | None = markdown.TEXT_MAX) -> str:
     return words(markdown.sanitise(text, limit))
 
 
+def joined(notes: Sequence[str]) -> str:
+    return "; ".join(filter(None, map(seen, notes)))
+
+
 # -------------------------------------------------------------------------------------------------------- hostile results
 
 
@@ -136,13 +141,13 @@ def events(say: Words, **changes: Any) -> list[Event]:
         Case("c/new", base=None),
         Case("c/gone", head=None),
         Case("c/skipped", both_case={"status": "skipped", "reason": say(8), "implementations": []}),
-        Case("d/same", head_implementation={"tuning": say(9)}),
-        Case("d/same[y=2]", implementations=("one", "two")),
+        Case("d/same", head_implementation={"tuning": say(9)}, both_case={"fallback": say(27)}),
+        Case("d/same[y=2]", implementations=("one", "two"), both_case={"fallback": say(27)}),
     ]
     values: dict[str, Any] = {
         "sides": [SideInfo(name="base", label=say(10)), SideInfo(name="head", label=say(11), sha="b" * 40)],
         "harness": build.header().harness.model_copy(update={"version": say(12)}),
-        "launches": dict.fromkeys(("base", "head"), {"device": say(13), "driver": say(14), "mig": say(15)}),
+        "launches": {side: {"device": say(13), "driver": say(14), "mig": say(15)} for side in ("base", "head")},
         "prepared": {"base": {"notes": [say(16)], "torch": say(17)}, "head": {"notes": [say(18)]}},
         "broken": {"head": {say(19): say(20) or "x"}},
         "telemetry": {"head": {"throttle_reasons": say(21)}},
@@ -162,7 +167,7 @@ def _measurement(say: Words) -> dict[str, Any]:
     return {"kernels": [kernel], "rejected": [{"index": 0, "reason": say(25)}], "retries": [say(26)]}
 
 
-PLACES = 27
+PLACES = 28
 said = st.lists(texts, min_size=PLACES, max_size=PLACES).map(Words)
 EVERY = [Words(HOSTILE[start : start + PLACES]) for start in range(0, len(HOSTILE), PLACES)]
 WHOLE = Words([ALL])
@@ -172,47 +177,67 @@ def compared(say: Words) -> Comparison:
     return compare(build.of(events(say)), TODAY)
 
 
+def in_cell(notes: Sequence[str]) -> str:
+    short = [note for note in notes if not is_long(note)]
+    return joined([*short, *([BELOW] if len(short) < len(notes) else [])])
+
+
+def is_long(note: str) -> bool:
+    return len(markdown.sanitise(note)) > NOTE_MAX
+
+
 def expected_rows(found: Comparison) -> list[list[list[str]]]:
     """The cells of the table, and of the folded one, as a reader shall see them."""
     telling = [["case", "base", "head", CHANGE, "verdict", "notes"]]
-    quiet = []
-    for row in found.rows:
-        cells = describe.cells(row)
-        numbers = [cells.base, cells.head, cells.change]
-        short = [seen(note) for note in cells.notes if len(markdown.sanitise(note)) <= NOTE_MAX]
-        if row.verdict == "unchanged":
-            quiet.append([row.family, cells.name, *numbers, "; ".join(seen(note) for note in cells.notes)])
-            continue
-        below = [BELOW] if len(short) < len(cells.notes) else []
-        emoji = PLANTED if cells.planted else EMOJI[row.verdict]
-        telling.append([cells.name, *numbers, f"{emoji} {cells.called}", "; ".join([*short, *below])])
-    families = [line[0] for line in quiet]
-    assert families == sorted(families)
-    for number in range(1, len(quiet)):
-        quiet[number][0] = "" if families[number] == families[number - 1] else families[number]
-    return [telling, [["family", "case", "base", "head", CHANGE, "notes"], *quiet]]
+    for cells in (describe.cells(row) for row in found.rows if row.verdict != "unchanged"):
+        emoji = PLANTED if cells.planted else EMOJI[cells.verdict]
+        telling.append([cells.name, *numbers(cells), f"{emoji} {cells.called}", in_cell(cells.notes)])
+    quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
+    notes = [in_cell([note for note in cells.notes if note not in common(quiet)]) for cells in quiet]
+    folded = [["case", "base", "head", CHANGE], *([cells.name, *numbers(cells)] for cells in quiet)]
+    if any(notes):
+        folded = [[*cells, note] for cells, note in zip(folded, ["notes", *notes], strict=True)]
+    return [telling, folded]
+
+
+def numbers(cells: Cells) -> list[str]:
+    return [cells.base, cells.head, cells.change]
+
+
+def common(quiet: Sequence[Cells]) -> list[str]:
+    """The notes of all rows that did not change, of which there are several of one family."""
+    first, *others = (cells.notes for cells in quiet)
+    assert others
+    return [note for note in first if all(note in each for each in others)]
+
+
+def expected_lists(found: Comparison) -> list[str]:
+    """What stands above and below the tables; of notes, to which rows they belong is left to other tests."""
+    telling = [describe.cells(row) for row in found.rows if row.verdict != "unchanged"]
+    quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
+    own = [note for cells in quiet for note in cells.notes if note not in common(quiet) and is_long(note)]
+    return [
+        *(f"⚠️ {seen(warning)}" for warning in describe.warnings(found)),
+        *(
+            f": {seen(note)}"
+            for note in dict.fromkeys(note for cells in telling for note in cells.notes if is_long(note))
+        ),
+        *(f"all of them: {seen(note)}" for note in common(quiet)),
+        *(f": {seen(note)}" for note in dict.fromkeys(own)),
+        *describe.reading(found),
+    ]
 
 
 def assert_ours(text: str, found: Comparison) -> None:
     page = read(text)
     expected = [[words(cell) for cell in row] for table in expected_rows(found) for row in table]
     assert [[words(cell) for cell in row] for row in page.rows] == expected
-    assert page.tags.count("table") == len(expected_rows(found))
+    assert page.tags.count("table") == 2
     assert page.tags.count("h3") == 1
     assert page.tags.count("details") == page.tags.count("summary") == 2
     assert set(page.addresses) == set(vars(LINKS).values())
-    long = {
-        note
-        for row in found.rows
-        for note in describe.cells(row).notes
-        if row.verdict != "unchanged" and len(markdown.sanitise(note)) > NOTE_MAX
-    }
-    warnings = describe.warnings(found)
-    told = [words(item) for item in page.items]
-    assert told[: len(warnings)] == [words(f"⚠️ {seen(warning)}") for warning in warnings]
-    for note in long:
-        assert any(item.endswith(f": {seen(note)}") for item in told)
-    assert len(told) == len(warnings) + len(long) + len(describe.reading(found))
+    for item, end in zip(page.items, expected_lists(found), strict=True):
+        assert words(item).endswith(words(end))
     assert_dead(page, OURS)
 
 
@@ -273,9 +298,7 @@ def test_a_comment_of_one_side(say: Words) -> None:
     page = read(run_comment(report))
     assert page.tags.count("tr") == 1 + len(report.rows) == len(page.rows)
     assert [row[0] for row in page.rows] == ["case", *(row.case for row in report.rows)]
-    assert [words(row[-1]) for row in page.rows[1:]] == [
-        "; ".join(map(seen, describe.run_cells(row).notes)) for row in report.rows
-    ]
+    assert [words(row[-1]) for row in page.rows[1:]] == [in_cell(describe.run_cells(row).notes) for row in report.rows]
     assert page.addresses == []
     assert_dead(page, OURS)
 

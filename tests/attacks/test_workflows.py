@@ -22,6 +22,7 @@ TRIGGERS = {
     "benchmark.yml": {"pull_request", "merge_group", "workflow_call"},
     "ci.yml": {"pull_request", "push", "merge_group"},
     "gpu-benchmark.yml": {"workflow_call"},
+    "image.yml": {"push", "workflow_dispatch"},
     "manual.yml": {"workflow_dispatch", "workflow_call"},
     "nightly.yml": {"schedule"},
     "publish.yml": {"workflow_run", "workflow_call"},
@@ -32,13 +33,21 @@ TRIGGERS = {
 }
 # The jobs that may write, and what.
 WRITERS = {
+    ("image.yml", "build"): {"packages", "id-token", "attestations"},
+    ("image.yml", "bump"): {"contents", "pull-requests"},
     ("publish.yml", "publish"): {"pull-requests", "checks"},
     ("manual.yml", "publish"): {"pull-requests", "checks"},
     ("evenbench-publish.yml", "publish"): {"pull-requests", "checks"},
     ("evenbench-manual.yml", "compare"): {"pull-requests", "checks"},
 }
 # The jobs in which a step is given the token, by the verb that uses it; a download of another run's artifact needs it too.
-TOKENS = {("publish.yml", "publish"), ("manual.yml", "plan"), ("manual.yml", "publish")}
+TOKENS = {
+    ("publish.yml", "publish"),
+    ("manual.yml", "plan"),
+    ("manual.yml", "publish"),
+    ("image.yml", "build"),
+    ("image.yml", "bump"),
+}
 GPU = "evenbench/evenbench/.github/workflows/gpu-benchmark.yml@main"
 SOURCE = Source("evenbench/evenbench", "a" * 40)
 LINES = 15  # of substance in a file that an adopter keeps

@@ -23,7 +23,7 @@ from tests.fakes.repositories import QUICK, SUITES, Repository
 
 pytestmark = pytest.mark.timeout(600)
 
-PATIENCE_S = 200.0  # a hung command fails its test
+PATIENCE_S = 400.0  # a hung command fails its test
 LAUNCHES = "launches"  # in the name of the container that holds a side's launches
 GONE_S = 30.0  # a container whose driver was killed is gone well within this, on a busy machine too
 Host = Mapping[str, str]  # variables of a machine that measures in containers
@@ -251,7 +251,8 @@ assert b"hush" not in seen, seen
 assert not [name for name in os.environ if name.startswith(("GITHUB_", "ACTIONS_", "RUNNER_", "EVENBENCH_IM"))], os.environ
 assert not os.path.exists({tree!r})
 found = [path for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/secrets",
-                           "/root/.docker", "/github", "/side/src/.git", "/src") if os.access(path, os.R_OK)]
+                           "/root/.docker", "/github", "/side/src/.git", "/src")
+         if os.access(path, os.R_OK) and not (os.path.isdir(path) and not os.listdir(path))]
 assert not found, found
 mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if line.split()[2] == {kind!r}]
 assert {{target for target in mounted if not target.startswith(("/etc/", "/run/"))}} <= {{"/side", "/cache"}}, mounted
@@ -393,7 +394,7 @@ for _ in range(3):
         time.sleep(600)
 time.sleep(600)
 """
-STOPS_ITS_PARENT = "os.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
+STOPS_ITS_PARENT = "time.sleep(0.5)  # it is told of this case before\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
 KILLS_ITS_PARENT = "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(600)"
 
 
@@ -546,16 +547,15 @@ def test_a_container_that_a_killed_run_left_is_swept(repository: Repository, hos
 # ------------------------------------------------------------------------------------------------------------ the stack
 
 COMPILES = """
+    import os
     import torch
     from evenbench import Bench, case
 
-    @case("torch/compiled", device="cpu", rtol=1e-5, atol=1e-6)
+    @case("torch/compiled", device="cpu", rtol=1e-5, atol=1e-6, timeout_s=300)
     def compiled(p, device):
         x = torch.arange(10_000, dtype=torch.float32)
         function = torch.compile(lambda x: torch.nn.functional.gelu(x * 0.001).sum())
         function(x)
-        from torch._inductor.utils import counters  # what was compiled, so that a fallback does not pass
-        import os
         assert any(name.endswith(".so") for _, _, files in os.walk("/cache/inductor") for name in files)
         return Bench(run=lambda: function(x), inputs={"x": x},
                      reference=lambda: torch.nn.functional.gelu(x * 0.001).sum())

@@ -16,30 +16,29 @@ PATIENCE_S = 1800.0  # for a first build; later ones take seconds
 
 
 @cache
-def _built() -> tuple[str, str] | str:
-    """The image's name and the folder of its podman; or why there are none."""
+def _build() -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"EVENBENCH_PYTHON": sys.executable}
-    done = subprocess.run(
-        [str(BUILD), "build"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    command = [str(BUILD), "build"]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )  # fmt: skip
+
+
+def _built() -> tuple[str, str]:
+    """The image's name and the folder of its podman. Skips the test where the machine cannot; in CI that fails."""
+    done = _build()
     if done.returncode == CANNOT:
-        return done.stderr.strip().splitlines()[-1]
+        pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     name, folder = done.stdout.split()
     return name, folder
 
 
 def image() -> str:
-    """Its name, for the podman of `engine_path`. Skips the test where the machine cannot build it; in CI that fails."""
-    built = _built()
-    if isinstance(built, str):
-        pytest.skip(built)
-    return built[0]
+    """Its name, for the podman of `engine_path`."""
+    return _built()[0]
 
 
 def engine_path() -> str:
     """PATH with the podman that knows the image first."""
-    image()
-    built = _built()
-    assert not isinstance(built, str)
-    return os.pathsep.join([built[1], os.environ["PATH"]])
+    return os.pathsep.join([_built()[1], os.environ["PATH"]])

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.errors import UntrustedInput, UsageError
-from runner.records import Header, Measurement, Writer, dump, parse_event, read
+from runner.records import Header, Measurement, Writer, dump, parse_event, read, reader
 from runner.records.reader import DEPTH_MAX, LINE_MAX
 from tests import build
 from tests.build import Case
+from tests.fakes import mutations
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "results-1.0.jsonl"
 UPDATE = os.environ.get("EVENBENCH_UPDATE_GOLDEN") == "1"
@@ -303,6 +305,57 @@ class TestRefused:
         except UntrustedInput:
             return
         assert isinstance(found.events[0], Header)
+
+
+class TestInOnePass:
+    """Lines of the usual kinds are read in one pass, which may take nothing that the careful way refuses."""
+
+    USUAL = tuple(dump(event).encode() + b"\n" for event in RUN if event.event in ("measurement", "case"))
+
+    @staticmethod
+    def carefully(line: bytes) -> Any:
+        try:
+            return reader._closely(line, newer=False)
+        except UntrustedInput:
+            return None
+
+    def test_usual_lines_take_it(self) -> None:
+        for line in self.USUAL:
+            assert reader._in_one_pass(line) == self.carefully(line) != None  # noqa: E711 - the last of a chain
+        others = [dump(event).encode() for event in RUN if event.event not in ("measurement", "case")]
+        assert [reader._in_one_pass(line) for line in others] == [None] * len(others)
+
+    def test_colons_in_texts_do_not_stop_it(self) -> None:
+        kernel = MEASUREMENT.kernels[0].model_copy(update={"name": "void at::native::f<a::b>(c : d)"})
+        line = dump(MEASUREMENT.model_copy(update={"kernels": [kernel]})).encode()
+        assert reader._in_one_pass(line) == self.carefully(line) != None  # noqa: E711 - as above
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (b'"launch":0', b'"launch":1,"launch":0'),
+            (b'"launch":0', b'"launch" : 1,"launch":0'),
+            (b'"launch":0', b'"launch"\t:1,"launch"\r:0'),
+            (b'"launch":0', b'"l\\u0061unch":1,"launch":0'),
+            (b'"name":"rms_kernel"', b'"name":"a::b","name" :"rms_kernel"'),
+            (b'"batch":1,', b'"batch":1,"batch" :1,'),
+            (b'"retries":[]', b'"retries":["\\":"],"batch" :1'),
+            (b'"shared_memory":0', b'"shared_memory":0,"shared_memory" :0'),
+        ],
+    )
+    def test_a_key_that_comes_twice_is_seen(self, old: bytes, new: bytes) -> None:
+        line = dump(MEASUREMENT).encode()
+        assert old in line
+        hostile = line.replace(old, new)
+        assert reader._in_one_pass(hostile) is None
+        with pytest.raises(UntrustedInput, match="a key twice"):
+            parse_event(hostile)
+
+    @given(st.integers(0, 2**32), st.sampled_from(USUAL))
+    def test_what_it_takes_the_careful_way_takes_as_the_same(self, seed: int, line: bytes) -> None:
+        for hostile in mutations.mutated(line, Random(seed)).splitlines(keepends=True):
+            found = reader._in_one_pass(hostile)
+            assert found is None or found == self.carefully(hostile)
 
 
 class TestNewerMinorVersion:

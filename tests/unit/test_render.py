@@ -131,8 +131,19 @@ class TestComment:
         assert order[0] == "attention/bwd"
         assert order[1:3] == ["old/slow", "norm/rms[cols=8192]"]
         assert "norm/rms[cols=4096]" not in table
-        assert "| `norm` | `norm/rms[cols=4096]` |" in folded
-        assert "|  | `norm/softmax` |" in folded
+        assert "\n| `norm/rms[cols=4096]` |" in folded
+        assert "\n| `norm/softmax` |" in folded
+
+    def test_the_unchanged_are_grouped_by_family(self) -> None:
+        """Which is named once, and not at all where there is one; so is what holds for all of them."""
+        other = {"source": "6" * 64}
+        folded = comment(compared(Case("b/x"), Case("a/y"), Case("b/z", head_case=other))).replace("\u00a0", " ")
+        assert "\n| family | case | base | head | change [95 %] | notes |\n|---|---|--:|--:|--:|---|\n" in folded
+        rows = re.findall(r"^\| (\S*) \| `(\w/\w)` \|.*\| (.*) \|$", folded, re.MULTILINE)
+        assert rows == [("`a`", "a/y", ""), ("`b`", "b/x", ""), ("", "b/z", "case changed")]
+        assert "\n\n- all of them: same kernels\n\n</details>" in folded
+        one = comment(compared(Case("b/x"), Case("b/y"))).replace("\u00a0", " ")
+        assert "\n| case | base | head | change [95 %] |\n|---|--:|--:|--:|\n" in one
 
     def test_the_command_names_the_families_that_changed(self) -> None:
         assert "`evenbench compare aaaaaaa bbbbbbb 'norm/**'`" in comment(
@@ -180,7 +191,12 @@ class TestComment:
 
     def test_notes_of_folded_rows_stay_with_them(self) -> None:
         text = comment(compared(Case("x", head_implementation={"tuning": "w" * 30})))
-        assert f"tuning\u00a0differs:\u00a0none on\u00a0base,\u00a0{'w' * 30} on\u00a0head |" in text
+        said = f"\n\n- `x`: tuning differs: none on base, {'w' * 30} on head\n\n</details>"
+        assert "<summary>1 unchanged</summary>" in text.partition(said)[0]
+        assert said in text
+        many = comment(compared(*(Case(f"x{n}", head_implementation={"tuning": f"{n:030}"}) for n in range(20))))
+        assert many.count(": tuning differs: ") == 11
+        assert "\n- 9 more notes, in the results file\n\n</details>" in many
 
     def test_a_working_tree_needs_no_name(self) -> None:
         base, head = build.header().sides
@@ -319,7 +335,7 @@ class TestBudget:
         whole = summary(found, LINKS)
         assert len(whole.encode()) <= SUMMARY_BUDGET
         assert "not shown" not in whole
-        assert whole.count("\n| `") == 1_000 + 1  # of the folded rows the first names their family
+        assert whole.count("\n| `") == 5_000
 
 
 class TestTerminal:

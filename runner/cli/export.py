@@ -1,0 +1,46 @@
+"""What `evenbench report` makes for a file: a page, and what other tools take."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from reports.load import Results
+    from reports.tables import Comparison, Report
+
+FORMATS = ("html", "csv", "parquet", "customSmallerIsBetter")
+
+
+def exported(shown: str, results: Results, outcome: Comparison | Report) -> bytes:
+    """The outcome in one of `FORMATS`. Raises UsageError where the package that it needs is missing."""
+    from reports.exchange import as_csv, custom_smaller_is_better
+    from reports.page import page
+    from reports.parquet import as_parquet
+    from reports.plots import library
+
+    match shown:
+        case "html":
+            return page(results, outcome, library()).encode()
+        case "csv":
+            return as_csv(outcome).encode()
+        case "parquet":
+            return as_parquet(outcome)
+    return custom_smaller_is_better(outcome).encode()
+
+
+def deliver(answer: str | bytes, out: Path | None) -> None:
+    """Write an answer to a file, or to stdout: bytes as they are, whatever the terminal takes. Raises UsageError."""
+    if out is not None:
+        try:
+            out.write_bytes(answer if isinstance(answer, bytes) else answer.encode())
+        except OSError as error:
+            raise UsageError(f"{out} cannot be written: {error.strerror}") from None
+    elif isinstance(answer, str):
+        print(answer, end="")
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,11 @@ def _proven(values: Floats, splits: list[int], noise: float, smallest: float) ->
     while splits:
         edges = [0, *splits, len(values)]
         tested = _tested(values, edges, *_residual(values, edges, noise))
-        weak = [n for n, step in enumerate(tested) if step.p > ALPHA or abs(math.log1p(step.change)) < smallest]
+        weak = [
+            n
+            for n, step in enumerate(tested)
+            if step.p > ALPHA or abs(math.log1p(step.change)) < smallest or edges[n + 2] - edges[n] < TOGETHER_MIN
+        ]
         if not weak:
             return tested
         del splits[max(weak, key=lambda n: (tested[n].p, -abs(tested[n].change)))]
@@ -99,13 +104,13 @@ def _tested(values: Floats, edges: Sequence[int], noise: float, correlation: flo
         difference = float(after.mean() - before.mean())
         error = noise * math.sqrt(inflation * (1 / len(before) + 1 / len(after)))
         p = 2 * float(special.stdtr(freedom, -abs(difference) / error))
-        found.append(Step(split, math.expm1(difference), 1.0 if end - start < TOGETHER_MIN else p))
+        found.append(Step(split, math.expm1(difference), p))
     return found
 
 
 def _residual(values: Floats, edges: Sequence[int], noise: float) -> tuple[float, float]:
     """Standard deviation within the pieces, at least `noise`, and the correlation of neighbours in them."""
-    pieces = [values[start:end] - values[start:end].mean() for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [values[start:end] - values[start:end].mean() for start, end in pairwise(edges)]
     squares = sum(float(piece @ piece) for piece in pieces)
     products = sum(float(piece[1:] @ piece[:-1]) for piece in pieces)
     variance = max(squares / max(len(values) - len(pieces), 1), noise * noise)

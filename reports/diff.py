@@ -103,6 +103,8 @@ def _unjudgeable(pair: Pair, images: Sequence[str]) -> tuple[Verdict, str] | Non
             said = f"{side.side} died in {count(dead, 'round')}, {len(side.placed)} are left"
             return "failed", f"{said}: {side.died[0].error}"
     found = (*(differences(pair.base, pair.head) or other_device(pair.base, pair.head)), *images)
+    if not found and any(each.cache == "cold" for each in pair.head.common):
+        found = tuple(f"{each}; only the first one meets a cold cache" for each in _batches(pair))
     return ("incomparable", "; ".join(found)) if found else None
 
 
@@ -135,7 +137,7 @@ def _judged_row(pair: Pair, judgement: Judgement, located: Floats, launches: Map
 
 
 def _batches(pair: Pair) -> list[str]:
-    """That a sample of one side is of more calls than one of the other, which then meet the cache otherwise."""
+    """That a sample of one side is of more calls than one of the other: each run counts anew what its clock needs."""
     one, other = (sorted({each.record.batch for each in side.placed}) for side in (pair.base, pair.head))
     if one == other:
         return []

@@ -80,7 +80,7 @@ MEASURED: Mapping[str, str] = MappingProxyType(
         **TIMES,
     }
 )
-FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet takes for the start of one
+FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the start of one
 NS_PER_US = 1_000
 
 
@@ -115,7 +115,8 @@ def as_csv(outcome: Comparison | Report) -> str:
 def custom_smaller_is_better(outcome: Comparison | Report) -> str:
     """github-action-benchmark's JSON for its tool ``customSmallerIsBetter``: head's time of each row that has one."""
     found = [(row, row.times if isinstance(row, MeasuredRow) else row.head) for row in outcome.rows]
-    return json.dumps([_benchmark(row, times) for row, times in found if times is not None], indent=1) + "\n"
+    written = [_benchmark(row, times) for row, times in found if times is not None]
+    return json.dumps(written, indent=1, ensure_ascii=False) + "\n"
 
 
 def _benchmark(row: ComparedRow | MeasuredRow, times: Times) -> dict[str, Value]:

@@ -7,6 +7,7 @@ code.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from runner.errors import UntrustedInput, UsageError
@@ -21,7 +23,7 @@ from runner.records import Record
 from runner.records.fields import CaseId, Finite, Name, Sha, ShortName
 from runner.records.reader import printable, strict_json
 
-from .change_points import RUNS_MIN, SMALLEST, steps
+from .change_points import RUNS_MIN, SMALLEST, Floats, steps
 from .proofs import moment
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-SCHEMA = "evenbench.change/1.0"
+SCHEMA = "evenbench.change/1.0"  # of one change point
+DETECTED = "evenbench.changes/1.0"  # of all that detect found
+RECENT_DAYS = 30  # over which an overview tells a change; the median of as many days before is what it is held against
 COMMON = 0.5  # share of a machine's series that change in one night, from which on the machine is the first suspect
 
 
@@ -75,6 +79,18 @@ class Series:
     points: tuple[Point, ...]
 
 
+class Glance(NamedTuple):
+    """A row's newest series at a glance: its last run, and its time then, `RECENT_DAYS` before, and in all runs (ns)."""
+
+    place: Place
+    device: str
+    runs: int
+    last: datetime
+    ns: float
+    before_ns: float | None
+    all_ns: Floats
+
+
 class Change(Record):
     """A change point: times before and after in ns, `change` as a fraction (above 0: slower), and the commits between.
 
@@ -118,6 +134,8 @@ class Change(Record):
 _ADAPTER: TypeAdapter[Change] = TypeAdapter(Change)
 PLACE: Sequence[str] = tuple(field.name for field in fields(Place))
 _GROUP = ", ".join(f'"{name}"' for name in PLACE)
+
+
 @dataclass(frozen=True)
 class Found:
     """All change points of a history.
@@ -161,6 +179,34 @@ def all_series(duck: DuckDBPyConnection) -> list[Series]:
     return _series(duck, "WHERE ns > 0", [])
 
 
+def overview(duck: DuckDBPyConnection) -> list[Glance]:
+    """All rows, by case; of each the series that was measured last."""
+    duck.execute(
+        f"SELECT {_GROUP}, any_value(device) AS device, count(*) AS runs, max(started) AS last, arg_max(ns, started) AS ns, "  # noqa: S608 - our own words
+        f"median(ns) FILTER (started BETWEEN newest - INTERVAL {2 * RECENT_DAYS} DAY AND newest - INTERVAL {RECENT_DAYS} DAY) "
+        f"AS before, list(ns ORDER BY started) AS every FROM (SELECT *, max(started) OVER () AS newest FROM runs WHERE ns > 0) "
+        f"GROUP BY {_GROUP} "
+        'QUALIFY row_number() OVER (PARTITION BY "case", implementation ORDER BY max(started) DESC, uuid) = 1 '
+        'ORDER BY "case", implementation'
+    )
+    found = duck.fetchnumpy()
+    lasts = found["last"].astype("datetime64[us]").tolist()
+    before = np.ma.filled(found["before"], np.nan).tolist()
+    places = zip(*(found[name].tolist() for name in PLACE), strict=True)
+    return [
+        Glance(
+            place=Place(*place),
+            device=str(found["device"][n]),
+            runs=int(found["runs"][n]),
+            last=lasts[n].replace(tzinfo=UTC),
+            ns=float(found["ns"][n]),
+            before_ns=None if math.isnan(before[n]) else before[n],
+            all_ns=np.asarray(found["every"][n], dtype=np.float64),
+        )
+        for n, place in enumerate(places)
+    ]
+
+
 def _series(duck: DuckDBPyConnection, where: str, values: Sequence[Any]) -> list[Series]:
     """The series, cut out of one table that is sorted by them: quicker than a list for each, which Python would build."""
     found = duck.execute(
@@ -169,17 +215,18 @@ def _series(duck: DuckDBPyConnection, where: str, values: Sequence[Any]) -> list
         values,
     ).fetchall()
     duck.execute(
-        f"SELECT started, run_id, \"commit\", ns, low_ns, high_ns FROM (SELECT *, max(started) OVER (PARTITION BY {_GROUP}) "  # noqa: S608
+        f'SELECT started, run_id, "commit", ns, low_ns, high_ns FROM (SELECT *, max(started) OVER (PARTITION BY {_GROUP}) '  # noqa: S608
         f'AS last FROM runs {where}) ORDER BY "case", implementation, last, {_GROUP}, started, run_id',
         values,
     )
     columns = duck.fetchnumpy()
     columns["started"] = [each.replace(tzinfo=UTC) for each in columns["started"].astype("datetime64[us]").tolist()]
-    rows = map(Point._make, zip(*(getattr(column, "tolist", lambda c=column: c)() for column in columns.values()), strict=True))
+    rows = map(
+        Point._make,
+        zip(*(column if isinstance(column, list) else column.tolist() for column in columns.values()), strict=True),
+    )
     width = len(PLACE)
-    return [
-        Series(Place(*row[:width]), row[width], tuple(islice(rows, row[width + 1]))) for row in found
-    ]
+    return [Series(Place(*row[:width]), row[width], tuple(islice(rows, row[width + 1]))) for row in found]
 
 
 def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Found:
@@ -264,14 +311,29 @@ def read_changes(lines: Iterable[tuple[Path, bytes]]) -> list[Change]:
     found = []
     for path, line in lines:
         try:
-            found.append(_ADAPTER.validate_python(strict_json(line), by_alias=True))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"]) or "change"
-            raise UntrustedInput(f"{path}: " + printable(f"{place}: {first['msg']}"[:500])) from None
+            found.append(_change(strict_json(line)))
         except UntrustedInput as error:
             raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
     return found
+
+
+def read_detected(data: bytes) -> tuple[list[Change], list[str]]:
+    """The change points of what `detect --json` printed, and what makes each suspicious. Raises UntrustedInput."""
+    value = strict_json(data)
+    listed = value.get("changes") if isinstance(value, dict) and value.get("schema") == DETECTED else None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise UntrustedInput(f"its schema must be {DETECTED}", "evenbench history detect --json prints it")
+    suspicions = [each.pop("suspicious", "") for each in listed]
+    return [_change(each) for each in listed], [str(each) for each in suspicions]
+
+
+def _change(value: object) -> Change:
+    try:
+        return _ADAPTER.validate_python(value, by_alias=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "change"
+        raise UntrustedInput(printable(f"{place}: {first['msg']}"[:500])) from None
 
 
 def since(changes: Iterable[Change], when: str) -> list[Change]:

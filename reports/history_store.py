@@ -67,8 +67,8 @@ def add(folder: Path, run: RunRows) -> tuple[Path, bool]:
     Raises:
         UsageError: it cannot be written.
     """
-    name = f"{_stamp(run.started)}-{_safe(run.run_id)}-{run.side}.parquet"
-    path = folder / "runs" / _safe(run.machine or NO_MACHINE) / f"{run.started:%Y-%m}" / name
+    name = f"{_stamp(run.started)}-{safe(run.run_id)}-{run.side}.parquet"
+    path = folder / "runs" / safe(run.machine or NO_MACHINE) / f"{run.started:%Y-%m}" / name
     if path.exists():
         return path, False
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
@@ -76,15 +76,15 @@ def add(folder: Path, run: RunRows) -> tuple[Path, bool]:
         lines.writelines(json.dumps({**dict.fromkeys(COLUMNS), **row}) + "\n" for row in run.rows)
         lines.flush()
         source = f"read_json(?, format = 'newline_delimited', columns = {{{columns}}})"
-        duck.execute(f"COPY (FROM {source}) TO {_text(draft)} (FORMAT parquet, COMPRESSION zstd)", [lines.name])  # noqa: S608 - column names are ours
+        duck.execute(f"COPY (FROM {source}) TO {_text(draft)} (FORMAT parquet, COMPRESSION zstd)", [lines.name])
     return path, True
 
 
 def add_proof(folder: Path, proof: Proof) -> tuple[Path, bool]:
     """Keep a proof, for the machine that it is about. Returns as `add`. Raises UsageError."""
     at = moment(proof.at) or datetime.fromtimestamp(0, UTC)
-    machine = _safe(", ".join(proof.uuids) or NO_MACHINE)
-    path = folder / "proofs" / machine / f"{at:%Y-%m}" / f"{_stamp(at)}-{_safe(proof.run_id)}-{proof.kind}.jsonl"
+    machine = safe(", ".join(proof.uuids) or NO_MACHINE)
+    path = folder / "proofs" / machine / f"{at:%Y-%m}" / f"{_stamp(at)}-{safe(proof.run_id)}-{proof.kind}.jsonl"
     if path.exists():
         return path, False
     with _writing(path) as draft:
@@ -121,7 +121,7 @@ def proofs_in(folder: Path) -> list[Proof]:
     for path in sorted((folder / "proofs").glob("*/*/*.jsonl")):
         try:
             with path.open("rb") as file:
-                found += read(iter(lambda: file.readline(LINE_MAX + 1), b""))  # noqa: B023 - used before the next file
+                found += read(iter(lambda: file.readline(LINE_MAX + 1), b""))
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
         except UntrustedInput as error:
@@ -156,12 +156,19 @@ def opened(folder: Path) -> Iterator[DuckDBPyConnection]:
 
 
 def _view(duck: DuckDBPyConnection, folder: Path, files: Sequence[str], index: Path | None) -> None:
-    columns = ", ".join(f'"{name}"' for name in COLUMNS)
+    columns = ", ".join(_column(name, kind) for name, kind in COLUMNS.items())
     parts = [f"SELECT {columns} FROM read_parquet({_quoted(index)})"] if index is not None else []  # noqa: S608 - our own path, quoted
     if files:
         listed = ", ".join(_quoted(folder / file) for file in files)
         parts.append(f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true)")  # noqa: S608 - as above
     duck.execute(f"CREATE OR REPLACE TEMP VIEW runs AS {' UNION ALL '.join(parts)}")
+
+
+def _column(name: str, kind: str) -> str:
+    """A column; texts are never null. A call would hide `case` from the index's order, and `schema` from its check."""
+    return (
+        f'coalesce("{name}", \'\') AS "{name}"' if kind == "VARCHAR" and name not in ("case", "schema") else f'"{name}"'
+    )
 
 
 def _check_versions(duck: DuckDBPyConnection) -> None:
@@ -198,7 +205,7 @@ def _write_index(duck: DuckDBPyConnection, folder: Path, files: Sequence[str]) -
         (place / ".gitignore").write_text(GITIGNORE, encoding="utf-8")
         with _writing(table) as draft:
             duck.execute(
-                f'COPY (FROM runs ORDER BY "case", implementation, started) TO {_text(draft)} '  # noqa: S608 - as above
+                f'COPY (FROM runs ORDER BY "case", implementation, started) TO {_text(draft)} '
                 f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {INDEX_GROUP})"
             )
         with _writing(table.with_suffix(".json")) as draft:
@@ -230,10 +237,10 @@ def _stamp(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
-def _safe(name: str) -> str:
+def safe(name: str) -> str:
     """A foreign name as a part of a path; two names never share one."""
     clean = UNSAFE.sub("-", name)[:NAME_MAX]
-    return clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return clean if name and clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _text(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import units
-from .history import Change, Found, Place, Point, Series, dump
+from .history import DETECTED, RECENT_DAYS, Change, Found, Glance, Place, Point, Series, dump
 from .markdown import COMMENT_BUDGET, Block, cell, code, fit, link, marker, plain, row, sanitise, table
 from .tables import MAIN, row_name
 
@@ -16,16 +16,17 @@ RECENT = 10  # runs of a series that `show` lists
 SHORT = 7  # characters of a commit
 CHANGE_MARK = "^"
 NEITHER = "no change points"
-ISSUE_LABEL = "evenbench: change point"
 FLAT = 0.01  # a scale covers at least this share of the time: less is noise, and drawn large would look like more
 
 
 def show(case: str, series: Sequence[Series], found: Found, width: int) -> str:
-    """A case over time, a part for each series."""
+    """A case over time, a part for each series, and the last runs."""
     parts = [sanitise(case)]
     for each in series:
         changes = sorted((one for one in found.changes if one.place == each.place), key=lambda one: one.at)
-        parts.append("\n".join([*_heading(each), *_plot(each.points, changes, width), *_changes(changes), *_runs(each)]))
+        parts.append(
+            "\n".join([*_heading(each), *_plot(each.points, changes, width), *_changes(changes), *_runs(each)])
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -46,6 +47,48 @@ def show_json(case: str, series: Sequence[Series], found: Found) -> dict[str, An
     }
 
 
+def glances(rows: Sequence[Glance], width: int) -> str:
+    """All rows, a line each: time, change over a month, runs, last run, machine."""
+    shown = [
+        (
+            sanitise(row_name(*each.place.row)),
+            units.time(each.ns),
+            units.percent(each.ns / each.before_ns - 1) if each.before_ns else units.NOTHING,
+            units.count(each.runs, "run"),
+            f"{each.last:%Y-%m-%d}",
+            machine(each.place),
+        )
+        for each in rows
+    ]
+    widths = [max(len(line[column]) for line in shown) for column in range(len(shown[0]))]
+    lines = [
+        "  ".join(
+            text.ljust(size) if column in (0, 5) else text.rjust(size)
+            for column, (text, size) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in shown
+    ]
+    return "\n".join([*(line[: max(width, 1)] for line in lines), f"changes are over the last {RECENT_DAYS} days\n"])
+
+
+def glances_json(rows: Sequence[Glance]) -> dict[str, Any]:
+    """The same, raw."""
+    return {
+        "schema": "evenbench.history.overview/1.0",
+        "rows": [
+            {
+                **vars(each.place),
+                "device": each.device,
+                "runs": each.runs,
+                "last": each.last.isoformat(),
+                "ns": each.ns,
+                "before_ns": each.before_ns,
+            }
+            for each in rows
+        ],
+    }
+
+
 def detected(changes: Sequence[Change], found: Found) -> str:
     """The change points, the newest first, and over how much was looked."""
     lines = []
@@ -57,13 +100,13 @@ def detected(changes: Sequence[Change], found: Found) -> str:
         )
     said = dict.fromkeys(suspicion for each in changes if (suspicion := _suspicion(each, found)))
     total = units.count(len(changes), "change point") if changes else NEITHER
-    return "\n".join([*lines, *said, f"{total} in {units.count(found.series, 'series')} over {found.years:.1f} years\n"])
+    return "\n".join([*lines, *said, f"{total} in {found.series:,} series over {found.years:.1f} years\n"])
 
 
 def detected_json(changes: Sequence[Change], found: Found) -> dict[str, Any]:
     """The same, raw."""
     return {
-        "schema": "evenbench.changes/1.0",
+        "schema": DETECTED,
         "series": found.series,
         "years": found.years,
         "changes": [as_json(each, found) for each in changes],

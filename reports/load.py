@@ -238,11 +238,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         ) from None
     except OSError as error:
         if path.is_symlink():
-            raise UntrustedInput("a symbolic link, not a regular file") from None
+            raise UntrustedInput("a symbolic link, not a regular file", "name the file that it leads to") from None
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UntrustedInput("not a regular file")
+        raise UntrustedInput("not a regular file", "name results files, which run and compare write by --output")
     with os.fdopen(descriptor, "rb", buffering=READ_BUFFER) as stream:
         yield stream
 

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -28,8 +29,11 @@ from .tables import MAIN, ComparedRow, Comparison, MeasuredRow, Report
 from .why import TESTS, clean, looks, tests, told
 
 STYLES_AND_SCRIPTS = ("page.css", "early.js", "charts.js", "page.js")
-IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}  # what could end a script, as JSON may write it
+# What could end a script, as JSON may write it.
+IN_SCRIPT: Mapping[int, str] = MappingProxyType({ord(char): f"\\u{ord(char):04x}" for char in "<>&"})
 BREAKS_OUT = re.compile(r"<(?=/?script|!--)", re.IGNORECASE)  # what means something inside a script element
+NAME_PARTS = re.compile(r"[^,\[/]*[,\[/]?")
+NO_BREAK = Markup("&nbsp;")
 EXPLAINED_WIDTH = 100  # columns of what is told of a run's case
 
 
@@ -176,7 +180,7 @@ def _measured(results: Results, report: Report) -> _Body:
 
 
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader(__package__ or "reports"),
         undefined=StrictUndefined,
         autoescape=True,
@@ -184,6 +188,25 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters.update(name=_name, number=_number, sentence=_sentence)
+    return environment
+
+
+def _name(text: str) -> Markup:
+    """An id, which a narrow column breaks where its parts end."""
+    parts = NAME_PARTS.findall(clean(text))
+    return Markup("<wbr>").join(parts)
+
+
+def _number(text: str) -> Markup:
+    """Numbers that stay beside their units; an interval may go to a line of its own."""
+    return NO_BREAK.join(clean(text).split(" ")).replace(NO_BREAK + "[", " [").replace(NO_BREAK + "·", " ·")
+
+
+def _sentence(text: str) -> Markup:
+    """Prose as a sentence."""
+    shown = clean(text)
+    return escape(f"{shown[:1].upper()}{shown[1:]}.").replace(" %", NO_BREAK + "%")
 
 
 def _source(environment: Environment, name: str) -> str:

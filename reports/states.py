@@ -149,12 +149,10 @@ class Outcome:
 
     @property
     def verdict(self) -> LastVerdict:
-        """Of its table; a muted row does not count."""
+        """Of its table: whether a row regressed that counts, as for `fail_on`."""
         if self.state != "done" or self.comparison is None:
             return "none"
-        counts = not self.comparison.unreliable
-        slower = any(row.verdict == "regressed" and not row.muted for row in self.comparison.rows)
-        return "regressed" if counts and slower else "fine"
+        return "regressed" if "regressed" in conditions_met(self.comparison, ("regressed",)) else "fine"
 
     @property
     def conclusion(self) -> Conclusion | None:

@@ -36,7 +36,7 @@ NEAR_MAX = 3  # ids that an unknown one may have meant
 TRIED_MAX = 5_000  # ids that it is held against
 NEAR = 0.4  # how alike they must be, of 1: an id is long, and its parameters may all be missing
 INDENT = 13  # columns before what is said: a margin, the longest label, a gap
-WIDTH_MIN = 40  # of a plot, however narrow the terminal
+WIDTH_MIN = 20  # of a plot, however narrow the terminal: its labels and a few rounds
 NONE = "none declared"
 TESTS = ("that head is", "p", "at most", "shown", "because of")  # columns of a row's tests
 STDERR_LINES = 8  # the last ones that a launch printed before it died
@@ -95,8 +95,7 @@ def chosen(results: Results, cases: Iterable[str], pattern: str) -> list[str]:
 
 
 def _title(row: ComparedRow) -> Text:
-    verdict = f"{row.verdict}{' (muted)' if row.muted else ''}"
-    return Text.assemble((sanitise(row.name), "bold"), ": ", (verdict, STYLES[row.verdict]))
+    return Text.assemble((sanitise(row.name), "bold"), ": ", (describe.cells(row).called, STYLES[row.verdict]))
 
 
 def told(

@@ -296,7 +296,7 @@ def _settings(request: Request, config: Config) -> RunSettings:
 def load_given(path: Path) -> Config:
     """A configuration that was asked for by name, so it must be there."""
     if not path.is_file():
-        raise UsageError(f"--config {path}: no such file")
+        raise UsageError(f"--config {path}: no such file", "name a suites.yaml")
     return load(path)
 
 

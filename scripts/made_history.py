@@ -5,12 +5,14 @@ What was planted is known, so `scripts/prove history` can count what `evenbench 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +74,7 @@ class Made:
     def pieces(self) -> Iterator[tuple[int, int]]:
         """First run of each place, and the first of the next."""
         edges = [0, *(np.flatnonzero(np.diff(self.places)) + 1).tolist(), len(self.nights)]
-        yield from zip(edges, edges[1:], strict=False)
+        yield from pairwise(edges)
 
 
 def made(cases: int, nights: int, seed: int) -> Made:
@@ -130,7 +132,7 @@ def name_of(case: int) -> str:
 
 def commit_of(night: int) -> str:
     """The commit that a night measured."""
-    return f"{night:040x}"
+    return hashlib.sha1(str(night).encode(), usedforsecurity=False).hexdigest()
 
 
 def write(history: Made, folder: Path) -> int:
@@ -150,10 +152,12 @@ def write(history: Made, folder: Path) -> int:
                     row = {**_row(case, night, ns), **spread}
                     file.write(json.dumps({**dict.fromkeys(COLUMNS), **row, **place, "started": started.isoformat()}))
                     file.write("\n")
-            path = folder / "runs" / place["uuid"] / f"{started:%Y-%m}" / f"{started:%Y%m%dT%H%M%SZ}-{night}-head.parquet"
+            path = (
+                folder / "runs" / place["uuid"] / f"{started:%Y-%m}" / f"{started:%Y%m%dT%H%M%SZ}-{night}-head.parquet"
+            )
             path.parent.mkdir(parents=True, exist_ok=True)
             source = f"read_json(?, format = 'newline_delimited', columns = {{{columns}}})"
-            duck.execute(f"COPY (FROM {source}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)", [str(lines)])  # noqa: S608 - our own words
+            duck.execute(f"COPY (FROM {source}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)", [str(lines)])
     return len(history.nights)
 
 

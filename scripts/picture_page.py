@@ -116,11 +116,7 @@ def comment_of(paths: Sequence[Path]) -> str:
     if paths[0].suffix == ".md":
         return paths[0].read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for number, path in enumerate(paths):
-            files.append(Path(folder) / f"{number}.jsonl")
-            data = path.read_bytes()
-            files[-1].write_bytes(gzip.decompress(data) if path.suffix == ".gz" else data)
+        files = [path if path.suffix != ".gz" else _unpacked(path, Path(folder)) for path in paths]
         first, seconds = load_runs(files)
     today = datetime.now(UTC).date()
     return comment(confirmed(compare(first, today), [compare(second, today) for second in seconds]), LINKS)
@@ -145,10 +141,17 @@ def main(words: Sequence[str] | None = None) -> int:
             browser.show(text, "dark" if asked.dark else "light", unfold=asked.unfold)
             size = len(browser.picture(asked.out))
     except (EvenbenchError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"error: {said}", file=sys.stderr)
         return 1
     print(f"{asked.out}: {size / 1024:,.0f} KiB")
     return 0
+
+
+def _unpacked(path: Path, folder: Path) -> Path:
+    unpacked = folder / path.stem
+    unpacked.write_bytes(gzip.decompress(path.read_bytes()))
+    return unpacked
 
 
 def _browser() -> str | None:

@@ -121,9 +121,15 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("start", parents=[common], help="how long launches take to start, from a results file")
     verb.add_argument("results", nargs="?", type=Path, help="default: that of `self`")
     verb.set_defaults(figure=prove_start)
-    from scripts import prove_files, prove_instrument, prove_verdicts_figure  # they use this module's tables
+    from scripts import (
+        prove_files,
+        prove_history,
+        prove_instrument,
+        prove_verdicts_figure,
+    )  # they use this module's tables
 
     prove_files.add_to(verbs, common)
+    prove_history.add_to(verbs, common)
     prove_instrument.add_to(verbs, common)
     prove_verdicts_figure.add_to(verbs, common)
     return top

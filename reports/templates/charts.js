@@ -48,7 +48,7 @@ const CHARTS = (() => {
     const x = { field: "x", type: "quantitative", title: "round", scale: { zero: false, nice: false, padding: 14 }, axis: { grid: false, tickMinStep: 1, format: "d" } };
     const tooltip = [{ field: "side" }, { field: "round" }, { field: "time", title: time, format: ".6~g" }];
     const said = [{ field: "side" }, { field: "round" }, { field: "note" }];
-    const y = { field: "time", type: "quantitative", title: time, scale: { zero: false } };
+    const y = { field: "time", type: "quantitative", title: time, scale: { zero: false, padding: 8 } };
     const kept = values.filter((each) => each.time !== null);
     const layers = [
       { data: { values: kept }, mark: { type: "point", size: 55, strokeWidth: 1.8, filled: false }, encoding: { x, y, color: colour, shape: { ...legendOf({ field: "side", type: "nominal", scale: { domain: SIDES, range: ["circle", "square"] }, legend: { title: null } }, values) }, fill: { condition: { test: "datum.side === 'head'", value: colours.head }, value: "transparent" }, tooltip } },

@@ -73,6 +73,7 @@
 
   async function draw(figure) {
     drawn.set(figure, null);
+    delete figure.dataset.drawn;
     const place = one(".drawing", figure) || figure.appendChild(document.createElement("div"));
     place.className = "drawing";
     const chart = CHARTS[figure.dataset.chart](valuesOf(figure), colours());

@@ -12,6 +12,7 @@ from .. import __version__
 from ..case import CACHES, TIMERS
 from ..errors import UsageError
 from ..host_settings import LauncherName
+from . import history_arguments
 from .export import FORMATS
 
 VERBOSE_HELP = "a traceback with every error"
@@ -52,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
     )
     _publish(verbs.add_parser("publish", help="results to the pull request that an event means, and the job summary"))
     _resolve(verbs.add_parser("resolve", help="which pull request an event means, as JSON"))
+    history_arguments.add_to(
+        verbs.add_parser("history", help="main over time: add runs, show cases, detect changes, write pages"),
+        VERBOSE_HELP,
+    )
     _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE_HELP)
@@ -206,7 +211,7 @@ def _report(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--out", type=Path, metavar="FILE", help="write to this file, instead of stdout")
     verb.add_argument("--explain", metavar="CASE", help="why it has its verdict: an id, or a pattern such as 'norm/*'")
-    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml's mute and fail_on")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml: thresholds, mute, fail_on")
     _proofs(verb)
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
 
@@ -224,7 +229,10 @@ def _diff(verb: argparse.ArgumentParser) -> None:
 
 def _proofs(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "--proofs", type=Path, metavar="FILE", help="cite what this machine proved: lines of report --format proof"
+        "--proofs",
+        type=Path,
+        metavar="FILE",
+        help="cite what this machine proved: lines of report --format proof, or the directory of a history",
     )
 
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from ..errors import UsageError
 
 WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
+# What GitHub's runner takes for a command in a step's log: the first of a line, or the second anywhere in it.
+LOG_COMMAND = re.compile(r"((?:^|[\r\n])\s*)::|##\[")
+
+
+class UnheededLog(io.TextIOWrapper):
+    """A step's log: of foreign text in it, such as errors and kernels' names, nothing is a command for the runner."""
+
+    def write(self, text: str) -> int:
+        """As it is, but for the first characters of a command."""
+        super().write(LOG_COMMAND.sub(lambda found: "#[" if found[1] is None else f"{found[1]}: :", text))
+        return len(text)
+
+
+def without_commands(stream: TextIO) -> TextIO:
+    """The stream, or where a workflow's runner reads it an `UnheededLog` in its place; a file takes text as it is."""
+    log = os.environ.get("GITHUB_ACTIONS") == "true" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    return UnheededLog(stream.buffer, stream.encoding, "replace", line_buffering=True) if log else stream
 
 
 def say(text: str) -> None:

@@ -42,7 +42,7 @@ def resolve_event(asked: argparse.Namespace) -> int:
     from reports.resolve import resolve as resolve_pull
 
     event = _event(asked)
-    with _github(dry_run=False) as github:
+    with conversation(dry_run=False) as github:
         found = resolve_pull(github, event, asked.workflow or (WORKFLOW,))
     answer = {
         "event": event.kind,
@@ -63,7 +63,7 @@ def publish(asked: argparse.Namespace) -> int:
     from reports.resolve import resolve as resolve_pull
 
     event = _event(asked)
-    with _github(dry_run=asked.dry_run) as github:
+    with conversation(dry_run=asked.dry_run) as github:
         found = resolve_pull(github, event, asked.workflow or (WORKFLOW,))
         if found.reason == "wrong-workflow":
             found.or_error()
@@ -223,7 +223,7 @@ def _env(name: str, default: str) -> str:
 
 
 @contextmanager
-def _github(*, dry_run: bool) -> Iterator[GitHub]:
+def conversation(*, dry_run: bool) -> Iterator[GitHub]:
     """A conversation with GitHub that tells the writes of a rehearsal. Raises UsageError without a token."""
     import requests
 

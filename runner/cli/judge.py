@@ -81,10 +81,15 @@ def explain_cases(asked: argparse.Namespace) -> int:
 
 
 def judged_by(asked: argparse.Namespace, header: Header) -> JudgeSettings | None:
-    """The thresholds of ``--config`` and ``--fail-on``; None for those of the file."""
+    """The thresholds of ``--config`` and ``--fail-on``; None for those of the file. Raises UsageError, ConfigError."""
     judge_by = None
     if asked.config:
         config = measuring.load_given(asked.config)
+        if header.suite not in config.suites:
+            raise UsageError(
+                f"--config {asked.config}: has no suite {header.suite!r}, by which the results were measured",
+                f"name a file that has it: there are {', '.join(config.suites)}",
+            )
         judge_by = measuring.judge_settings(config, resolve(config, header.suite))
     fail_on = fail_on_of(asked.fail_on)
     if fail_on is not None:
@@ -167,7 +172,7 @@ def show(
 
 
 def read_proofs(path: Path | None) -> list[Proof]:
-    """The proofs in a file of ``--proofs``; none without one.
+    """The proofs in a file of ``--proofs``, or in the history of a directory; none without one.
 
     Raises:
         UsageError: it cannot be read.
@@ -177,6 +182,10 @@ def read_proofs(path: Path | None) -> list[Proof]:
 
     if path is None:
         return []
+    if path.is_dir():  # a history
+        from reports.history_store import proofs_in
+
+        return proofs_in(path)
     try:
         with path.open("rb") as file:
             return read(iter(lambda: file.readline(LINE_MAX + 1), b""))  # of an endless line no more than shows it

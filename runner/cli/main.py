@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
-from . import arguments, diff, github, init, judge, measure, plan
-from .console import say
+from . import arguments, diff, github, history, init, judge, measure, plan
+from .console import say, without_commands
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
+    if argv is None:
+        sys.stdout, sys.stderr = without_commands(sys.stdout), without_commands(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a table has signs that an ASCII terminal lacks
@@ -71,5 +73,6 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "plan": plan.plan,
     "publish": github.publish,
     "resolve": github.resolve_event,
+    "history": history.history,
     "doctor": measure.examine,
 }

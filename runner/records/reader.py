@@ -164,7 +164,7 @@ def strict_json(line: bytes | str) -> Any:
         _check_depth(text)
         return _DECODER.decode(text)
     except UnicodeDecodeError:
-        raise UntrustedInput("not UTF-8") from None
+        raise UntrustedInput("not UTF-8", "unpack it first if it is compressed") from None
     except (ValueError, RecursionError) as error:  # JSONDecodeError, an integer of thousands of digits
         raise UntrustedInput(printable(f"not JSON: {str(error)[:200]}")) from None
 

@@ -57,9 +57,10 @@ _DROPPED = frozenset({
 # GITHUB_ENV and its like let a process write into later steps of a workflow; ACTIONS_ holds its tokens.
 _DROPPED_PREFIXES = ("ACTIONS_", "GITHUB_")
 _SECRET = re.compile(
-    r"(^|[_-])(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEYS?|KEYS?|PAT)([_-]|$)",
+    r"(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEYS?|(?<![A-Z])(KEYS?|PAT))([_-]|$)",
     re.IGNORECASE,
 )
+_TOKEN = re.compile(r"\b(gh[a-z]_[A-Za-z0-9]{16}|github_pat_[A-Za-z0-9]{16})")  # GitHub's, under whatever name
 
 
 def make_environment(folder: Path, paths: Sequence[Path], *, with_pip: bool) -> Path:
@@ -123,7 +124,10 @@ def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dic
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES) and not _SECRET.search(name)
+        if name not in _DROPPED
+        and not name.startswith(_DROPPED_PREFIXES)
+        and not _SECRET.search(name)
+        and not _TOKEN.search(value)
     }
     binaries = python.parent
     if (binaries.parent / "pyvenv.cfg").is_file():

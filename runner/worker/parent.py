@@ -23,13 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import jobs
+from . import jobs, leftovers
 from .channel import START_DEADLINE_S, Channel, LineBuffer
 
 KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
 EXIT_POLL_S = 1.0  # how soon a launch that died without closing its records is noticed; a wake-up disturbs nothing
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+OURS = ("exit", "warm")  # messages that the warm parent alone sends
 RECORDS_VARIABLE = "EVENBENCH_RECORDS"  # descriptor of the records of a plainly started launch
 
 
@@ -63,6 +64,7 @@ class WarmParent:
 
     def serve(self) -> int:
         """Answer `warm` and `launch` until the driver closes its end."""
+        leftovers.adopt()
         while (command := self._next()) is not None:
             nonce = str(command["nonce"])
             if command["command"] == "warm":
@@ -92,6 +94,7 @@ class WarmParent:
 
     def _launch(self, nonce: str, job: dict[str, Any], *, fork: bool) -> None:
         read_end, write_end = os.pipe()
+        own = leftovers.children()  # of what `preload` started
         child = _fork(job, write_end, (read_end, self._records)) if fork else _spawn(job, write_end)
         os.close(write_end)
         try:
@@ -101,6 +104,7 @@ class WarmParent:
             kill_group(child)
             if self._alone:
                 end_all_others()
+            leftovers.end_children(own)
         self._send(nonce, {"event": "exit", "status": status, "detail": detail, "case": case})
 
     def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, str | None]:
@@ -121,6 +125,7 @@ class WarmParent:
                         self._read_commands()
                         if self._ended:  # the driver is gone
                             kill_group(child)
+                            leftovers.end_children(frozenset())
                             os._exit(1)
                         continue
                     data = os.read(records, READ_BYTES)
@@ -156,6 +161,8 @@ class _Watched:
         if message is None:
             return False
         event = message["event"]
+        if event in OURS:
+            return False
         if event in ("begin", "finish"):
             begun = event == "begin"
             self.case = str(message.get("case")) if begun else None

@@ -204,7 +204,7 @@ assert pwd.getpwuid(10001).pw_name == getpass.getuser()
 """
 SIDE = """
 written = []
-for folder in ("/", "/side", "/side/src", "/side/env", "/side/src/cases", "/opt/evenbench", "/etc", "/usr", "/home", "/run",
+for folder in ("/", "/side", "/side/src", "/side/env", "/side/src/cases", "/opt/evenbench", "/etc", "/usr", "/home/evenbench", "/run",
                "/var", "/proc/sys", "/sys/fs/cgroup"):
     for attempt in (lambda path: path.write_text("x"), lambda path: path.mkdir(), lambda path: path.symlink_to("/")):
         try:
@@ -394,7 +394,9 @@ for _ in range(3):
         time.sleep(600)
 time.sleep(600)
 """
-STOPS_ITS_PARENT = "time.sleep(0.5)  # it is told of this case before\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
+STOPS_ITS_PARENT = (
+    "time.sleep(0.5)  # it is told of this case before\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
+)
 KILLS_ITS_PARENT = "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(600)"
 
 
@@ -496,6 +498,23 @@ def test_what_is_no_record_costs_its_own_launch(repository: Repository, host: Ho
     found = run(repository, host)
     assert found["next/case"] == "ok"
     assert '"device_busy_ns":[1,1,1' not in (repository.path / "out.jsonl").read_text()
+
+
+PAST_ITS_PARENT = """
+import json
+stream = f"/proc/{os.getppid()}/fd/3"  # where the warm parent writes what it relays to the driver
+assert os.readlink(stream).startswith("pipe:"), os.readlink(stream)
+with open(stream, "wb", buffering=0) as records:
+    for message in ({"event": "failure", "case": "next/case", "kind": "runtime", "error": "forged"},
+                    {"event": "finish", "case": "next/case"}, {"event": "exit", "status": "ok"}):
+        records.write(b"0" * 32 + b" " + json.dumps(message).encode() + b"\\n")
+"""
+
+
+def test_forged_lines_past_the_warm_parent_are_nobodys(repository: Repository, host: Host) -> None:
+    """They lack the nonce of the launch, and what is true comes through beside them."""
+    repository.commit(first_and_next(PAST_ITS_PARENT))
+    assert run(repository, host) == {"first/case": "ok", "next/case": "ok"}
 
 
 @pytest.mark.parametrize("body", [KILLS_ITS_PARENT, STOPS_ITS_PARENT], ids=["killed", "stopped"])

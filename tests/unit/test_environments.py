@@ -143,9 +143,14 @@ def test_variables_lose_secrets_and_what_redirects_python(tmp_path: Path) -> Non
         "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONSAFEPATH", "VIRTUAL_ENV", "PIP_TARGET",
         "GITHUB_TOKEN", "GITHUB_ENV", "ACTIONS_RUNTIME_URL", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID",
         "DB_PASSWORD", "wandb_api_key", "TOKEN", "INPUT_GITHUB-TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "GH_PAT",
-        "GIT_DIR", "GIT_INDEX_FILE",
+        "GIT_DIR", "GIT_INDEX_FILE", "SYSTEM_ACCESSTOKEN", "PGPASSWORD", "NPM_TOKEN", "SIGNING_KEY", "KEY",
     ]  # fmt: skip
-    environ = {"PATH": "/usr/bin", **kept, **dict.fromkeys(lost, "x")}
+    tokens = {
+        "FRIEND": "ghs_" + "A1b2" * 9,
+        "INDEX": "https://me:ghp_" + "A1b2" * 9 + "@host",
+        "P": "github_pat_" + "1" * 20,
+    }
+    environ = {"PATH": "/usr/bin", **kept, **tokens, **dict.fromkeys(lost, "x")}
     python = tmp_path / "bin" / "python"
     found = side_variables(environ, python, tmp_path / "cache")
     caches = {name: str(tmp_path / "cache" / folder) for name, folder in CACHES.items()}

@@ -91,7 +91,9 @@ def test_a_stack_and_the_light_base_over_it_share_their_versions(name: str) -> N
     base, stack = locked(".github/requirements.txt"), locked(f"scripts/stacks/{name}.txt")
     shared = base.keys() & stack.keys()
     assert "jinja2" in shared
-    assert {key: base[key] for key in shared} == {key: stack[key] for key in shared}
+    assert {key: base[key] for key in shared} == {key: stack[key] for key in shared}, (
+        "scripts/lock brings them together"
+    )
 
 
 def test_the_light_base_is_that_of_the_project() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -10,12 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.host_settings import IMAGE, IMAGES, LAUNCHER, MEMORY, SETUP_NETWORK
 from runner.sandbox import (
     CACHE,
+    FILES_MAX,
+    MEMORY_SHARE,
     PIDS_MAX,
+    SHM,
     SIDE,
     SOURCE,
     THREADS_MAX,
+    TMP,
     USER,
     Container,
     Engine,
@@ -24,14 +30,16 @@ from runner.sandbox import (
     faults,
     run_arguments,
 )
+from tests.unit.test_docs import rows, section, text_of
+from tests.unit.test_security_docs import names_in
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 LIMITS = Limits(memory=64 << 30, threads=16)
-IMAGE = "sha256:" + "1" * 64
+IMAGE_ID = "sha256:" + "1" * 64
 LAUNCHES = Container(
     name="evenbench-1-0123abcd-4567cdef-head-launches-3",
-    image=IMAGE,
+    image=IMAGE_ID,
     arguments=("-P", "-m", "runner.sides.inside", "launches"),
     limits=LIMITS,
     mounts=(Mount("v-head-side", SIDE), Mount("v-head-cache", CACHE, writable=True)),
@@ -39,7 +47,7 @@ LAUNCHES = Container(
 )
 SETUP = Container(
     name="evenbench-1-0123abcd-4567cdef-head-setup-2",
-    image=IMAGE,
+    image=IMAGE_ID,
     arguments=("-P", "-m", "runner.sides.inside", "setup", "pip install --no-deps . && echo $HOME"),
     limits=LIMITS,
     mounts=(Mount("/tmp/e/head-source", SOURCE), Mount("v-head-side", SIDE, writable=True)),
@@ -70,10 +78,10 @@ def test_arguments(engine: Engine, name: str, container: Container) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @given(words=st.lists(st.text(min_size=1), max_size=5), gpu=st.booleans(), network=st.sampled_from(["none", "bridge"]))
 def test_whatever_runs_inside_the_container_is_held(engine: Engine, words: list[str], gpu: bool, network: str) -> None:
-    container = Container("name", IMAGE, words, LIMITS, LAUNCHES.mounts, LAUNCHES.gpu if gpu else "", network)
+    container = Container("name", IMAGE_ID, words, LIMITS, LAUNCHES.mounts, LAUNCHES.gpu if gpu else "", network)
     arguments = run_arguments(engine, container)
-    options = arguments[: arguments.index(IMAGE)]
-    assert arguments == [*options, IMAGE, *words]  # foreign words come last, where they are no options
+    options = arguments[: arguments.index(IMAGE_ID)]
+    assert arguments == [*options, IMAGE_ID, *words]  # foreign words come last, where they are no options
     for option, value in (
         ("--user", USER),
         ("--cap-drop", "ALL"),
@@ -126,3 +134,28 @@ def test_what_does_not_hold_is_told(name: str, value: object, fault: str) -> Non
 @pytest.mark.parametrize("name", SEEN)
 def test_what_is_not_known_does_not_hold(name: str) -> None:
     assert len(faults({key: value for key, value in SEEN.items() if key != name}, LIMITS)) == 1
+
+
+def test_the_page_names_the_limits_and_tests_that_exist() -> None:
+    text = text_of("docs/sandbox.md")
+    listed = {name: value for name, value, *_ in rows(section(text, "## Limits"))[1:]}
+    assert listed == {
+        "processes and threads of a container": str(PIDS_MAX),
+        "threads of OpenMP, compile jobs": str(THREADS_MAX),
+        "share of the machine's memory": str(MEMORY_SHARE),
+        "shared memory": SHM,
+        "temporary files": TMP,
+        "open files": str(FILES_MAX),
+    }
+    named = {
+        name for row in rows(section(text, "## What is contained"))[1:] for name in re.findall(r"`(test_\w+)`", row[-1])
+    }
+    assert len(named) > 10
+    assert named <= names_in("tests/e2e/test_sandbox.py")
+
+
+def test_the_page_names_every_setting() -> None:
+    section_text = section(text_of("docs/sandbox.md"), "## What the machine decides")
+    assert {row[0] for row in rows(section_text)[1:]} == {
+        f"`{name}`" for name in (LAUNCHER, IMAGE, IMAGES, SETUP_NETWORK, MEMORY)
+    }

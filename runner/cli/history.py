@@ -1,0 +1,213 @@
+"""The verb history: main over time, from results files to a directory, tables, change points, pages and an issue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import EXIT_OK, UntrustedInput, UsageError
+from .console import say, width, write
+from .github import SERVER, conversation
+
+if TYPE_CHECKING:
+    from reports.history import Change
+    from reports.load import Results
+    from reports.proofs import Proof
+
+    from ..records import SideName
+
+REPOSITORY = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}")  # as GitHub allows them
+FOUND_MAX = 64 << 20  # bytes of what detect wrote: a hundred thousand change points
+CASES_SHOWN = 10  # of those that a part of an id may mean
+
+
+def history(asked: argparse.Namespace) -> int:
+    """Dispatch the verbs below."""
+    return VERBS[asked.history](asked)
+
+
+def add(asked: argparse.Namespace) -> int:
+    """Put one side of a run into the history, and its proof, where it has one."""
+    from reports.history_rows import rows_of
+    from reports.history_store import add as add_run
+    from reports.history_store import add_proof
+    from reports.load import load_files
+
+    results = load_files(asked.results)
+    kind, proof = _proof(results)
+    side = asked.side or _side(kind)
+    kept = [add_run(asked.folder, rows_of(results, side))] if side else []
+    kept += [add_proof(asked.folder, proof)] if proof is not None else []
+    for path, new in kept:
+        print(f"{'added' if new else 'there already, left as it is'}: {path}")
+    return EXIT_OK
+
+
+def _proof(results: Results) -> tuple[str, Proof | None]:
+    """The kind of a run, and its proof; none of an ordinary one."""
+    from reports.compare import compare
+    from reports.kinds import kind_of, proof_of
+
+    if results.header.verb == "run":
+        return "run", None
+    comparison = compare(results, date.min)  # nothing is muted: a proof counts all rows
+    kind = kind_of(comparison)
+    if results.header.confirms or kind == "ordinary":
+        return "ordinary", None
+    return kind, proof_of(comparison)
+
+
+def _side(kind: str) -> SideName | None:
+    """Which side is meant where nobody said it; None for a planted run, of which the proof is kept alone."""
+    if kind in ("ordinary", "control"):
+        raise UsageError("which side of the comparison is main?", "--side base, or --side head")
+    if kind == "planted":
+        return None
+    return "head" if kind == "run" else "base"
+
+
+def show(asked: argparse.Namespace) -> int:
+    """A case over time, or all cases at a glance."""
+    from reports import history_text
+    from reports.history import detect, overview, rows_like, series_of
+    from reports.history_store import opened
+
+    with opened(asked.folder) as duck:
+        if asked.case is None:
+            glances = overview(duck)
+            print(
+                _json(history_text.glances_json(glances)) if asked.json else history_text.glances(glances, width()),
+                end="",
+            )
+            return EXIT_OK
+        cases = rows_like(duck, asked.case)
+        if len(cases) != 1:
+            some = ", ".join(cases[:CASES_SHOWN]) + (", …" if len(cases) > CASES_SHOWN else "")
+            raise UsageError(
+                f"{asked.case!r} is {'no case' if not cases else f'in the ids of {len(cases)} cases'} of the history",
+                f"name one of {some}" if cases else "evenbench history show without a case names all",
+            )
+        series = series_of(duck, cases[0])
+    if not series:
+        raise UsageError(f"{cases[0]} never gave a number")
+    found = detect(series)
+    text = history_text.show(cases[0], series, found, width())
+    print(_json(history_text.show_json(cases[0], series, found)) if asked.json else text, end="")
+    return EXIT_OK
+
+
+def detect(asked: argparse.Namespace) -> int:
+    """Change points of all cases; with --record keep those that are new."""
+    from reports import history_text
+    from reports.change_points import SMALLEST
+    from reports.history import all_series, dump, new_ones, read_changes, since
+    from reports.history import detect as detect_in
+    from reports.history_store import add_found, found_lines, opened
+
+    smallest = SMALLEST if asked.smallest is None else asked.smallest
+    if not 0 < smallest < 1:
+        raise UsageError(f"--smallest {smallest:g}: must be above 0 and below 1", "0.01 is one per cent")
+    with opened(asked.folder) as duck:
+        series = all_series(duck)
+    found = detect_in(series, smallest)
+    changes = list(found.changes)
+    if asked.new or asked.record:
+        changes = new_ones(changes, read_changes(found_lines(asked.folder)), series)
+    if asked.since:
+        changes = since(changes, asked.since)
+    text = history_text.detected(changes, found)
+    print(_json(history_text.detected_json(changes, found)) if asked.json else text, end="")
+    if asked.record:
+        add_found(asked.folder, [dump(change) for change in changes], datetime.now(UTC))
+    return EXIT_OK
+
+
+def site(asked: argparse.Namespace) -> int:
+    """Write the pages."""
+    from reports.history import all_series, overview
+    from reports.history import detect as detect_in
+    from reports.history_store import opened, proofs_in
+    from reports.site import Site, pages
+
+    with opened(asked.folder) as duck:
+        glances, series = overview(duck), all_series(duck)
+    name = _repository(asked, needed=False)
+    url = f"{os.environ.get('GITHUB_SERVER_URL') or SERVER}/{name}" if name else ""
+    number = 0
+    for place, text in pages(Site(glances, series, detect_in(series), proofs_in(asked.folder), url)):
+        path = asked.out / place
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{path.parent} cannot be made: {error.strerror}") from None
+        write(path, partial(str, text))
+        number += 1
+    say(f"{number:,} pages: {asked.out / 'index.html'}")
+    return EXIT_OK
+
+
+def alert(asked: argparse.Namespace) -> int:
+    """Open an issue about change points; one that is open already is left as it is."""
+    from reports.history_text import issue
+
+    changes, suspicions = _told(asked.found)
+    if not changes:
+        print("no change points, no issue")
+        return EXIT_OK
+    repository = _repository(asked, needed=True)
+    title, body, mark = issue(changes, suspicions, f"{os.environ.get('GITHUB_SERVER_URL') or SERVER}/{repository}")
+    path = f"/repos/{repository}/issues"
+    with conversation(dry_run=asked.dry_run) as github:
+
+        def find() -> object:
+            return next((each for each in github.pages(path, state="all") if mark in (each.get("body") or "")), None)
+
+        made = github.create(path, {"title": title, "body": body}, find)
+    print(f"issue: {made.get('html_url', '')}" if isinstance(made, dict) else f"no issue: {title}")
+    return EXIT_OK
+
+
+def _told(path: Path) -> tuple[list[Change], list[str]]:
+    """The change points that detect printed, and what makes each suspicious. Raises UsageError, UntrustedInput."""
+    from reports.history import read_detected
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(FOUND_MAX + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", "evenbench history detect --json prints it"
+        ) from None
+    if len(data) > FOUND_MAX:
+        raise UntrustedInput(f"{path}: longer than {FOUND_MAX:,} bytes")
+    try:
+        return read_detected(data)
+    except UntrustedInput as error:
+        raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
+
+
+def _repository(asked: argparse.Namespace, *, needed: bool) -> str:
+    name = asked.repository or os.environ.get("GITHUB_REPOSITORY", "")
+    if (name or needed) and not REPOSITORY.fullmatch(name):
+        raise UsageError(f"--repository {name!r} is not OWNER/NAME", "GitHub's runners name it in GITHUB_REPOSITORY")
+    return str(name)
+
+
+def _json(value: Mapping[str, object]) -> str:
+    return json.dumps(value, indent=1) + "\n"
+
+
+VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "add": add,
+    "show": show,
+    "detect": detect,
+    "site": site,
+    "alert": alert,
+}

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,8 @@ def steps(times: Sequence[float] | Floats, smallest: float = SMALLEST) -> list[S
         return []
     values = np.log(np.asarray(times, dtype=np.float64))
     noise = max(_spread(np.diff(values)) / math.sqrt(2), NOISE_MIN)
-    values = _clipped(values, noise)
-    return _proven(values, _splits(values / noise), noise, math.log1p(smallest))
+    clipped = _clipped(values, noise)
+    return _proven(_Both(values, clipped), _splits(clipped / noise), noise, math.log1p(smallest))
 
 
 def _splits(values: Floats) -> list[int]:
@@ -78,11 +79,18 @@ def _splits(values: Floats) -> list[int]:
     return [int(end) for end in found.predict(pen=PENALTY * math.log(len(values)))[:-1]]
 
 
-def _proven(values: Floats, splits: list[int], noise: float, smallest: float) -> list[Step]:
+class _Both(NamedTuple):
+    """The logarithms of a series' times as they are, and with odd nights drawn in."""
+
+    raw: Floats
+    clipped: Floats
+
+
+def _proven(both: _Both, splits: list[int], noise: float, smallest: float) -> list[Step]:
     """What is left once the split that proves least has gone, again and again, until all prove enough."""
     while splits:
-        edges = [0, *splits, len(values)]
-        tested = _tested(values, edges, *_residual(values, edges, noise))
+        edges = [0, *splits, len(both.raw)]
+        tested = _tested(both, edges, *_residual(both.clipped, edges, noise))
         weak = [
             n
             for n, step in enumerate(tested)
@@ -94,17 +102,21 @@ def _proven(values: Floats, splits: list[int], noise: float, smallest: float) ->
     return []
 
 
-def _tested(values: Floats, edges: Sequence[int], noise: float, correlation: float) -> list[Step]:
-    """Each split with what a t test says of it; neighbours that resemble each other say less than as many strangers."""
+def _tested(both: _Both, edges: Sequence[int], noise: float, correlation: float) -> list[Step]:
+    """Each split with what a t test says of it.
+
+    Neighbours that resemble each other say less than as many strangers. And a level is one only where most of its nights
+    agree: three odd ones of five have a mean, and no level.
+    """
     found = []
     inflation = (1 + correlation) / (1 - correlation)
-    freedom = max(len(values) - len(edges) + 1, 1)
+    freedom = max(len(both.raw) - len(edges) + 1, 1)
     for start, split, end in zip(edges, edges[1:], edges[2:], strict=False):
-        before, after = values[max(start, split - MEMORY) : split], values[split : min(end, split + MEMORY)]
-        difference = float(after.mean() - before.mean())
-        error = noise * math.sqrt(inflation * (1 / len(before) + 1 / len(after)))
-        p = 2 * float(special.stdtr(freedom, -abs(difference) / error))
-        found.append(Step(split, math.expm1(difference), p))
+        sides = slice(max(start, split - MEMORY), split), slice(split, min(end, split + MEMORY))
+        before, after = (float(both.clipped[side].mean()) for side in sides)
+        variances = (max(noise, _spread(both.raw[side])) ** 2 / len(both.raw[side]) for side in sides)
+        p = 2 * float(special.stdtr(freedom, -abs(after - before) / math.sqrt(inflation * sum(variances))))
+        found.append(Step(split, math.expm1(after - before), p))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +13,6 @@ from runner.records import (
     CaseEvent,
     CeilingsEvent,
     End,
-    Event,
     Failure,
     Header,
     LaunchEnd,
@@ -82,7 +80,8 @@ def gather(lines: Lines) -> Gathered:
         try:
             if found.end is not None:
                 raise UntrustedInput("a line after the end")
-            _check_side(sides, event)
+            if isinstance(event, SIDED) and event.side not in sides:
+                raise UntrustedInput(f"side {event.side} is not in the header")
             takers[event.event](found, event)
         except UntrustedInput as error:
             raise UntrustedInput(f"event {number} ({event.event}): {error.message}") from None
@@ -106,11 +105,6 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
             "end": _take_end,
         }
     )
-
-
-def _check_side(sides: AbstractSet[SideName], event: Event) -> None:
-    if isinstance(event, SIDED) and event.side not in sides:
-        raise UntrustedInput(f"side {event.side} is not in the header")
 
 
 def _take_side(found: Gathered, event: SideEvent) -> None:

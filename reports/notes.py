@@ -111,13 +111,12 @@ class _Kernel(NamedTuple):
     code: str
 
 
+_KERNEL = attrgetter("name", "grid", "block", "registers", "shared_memory", "code")
+
+
 def _kernels(placed: Sequence[Placed]) -> frozenset[_Kernel]:
     """The distinct kernels of a side."""
-    found = {  # plain tuples, which are quick to make: most launches ran the same ones
-        (k.name, tuple(k.grid), tuple(k.block), k.registers, k.shared_memory, k.code)
-        for each in placed
-        for k in each.record.kernels
-    }
+    found = set(map(_KERNEL, chain.from_iterable(map(attrgetter("record.kernels"), placed))))
     return frozenset(map(_Kernel._make, found))
 
 

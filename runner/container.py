@@ -124,7 +124,9 @@ class ContainerLauncher:
             )
         command = setup_of(spec, setup)
         for volume in (self._volume(spec.name, SIDE), self._volume(spec.name, CACHE)):
-            self._call("volume", "create", "--label", LABEL, volume)
+            created = self._call("volume", "create", "--label", LABEL, volume)
+            if created.status != 0:
+                raise UnfitMachine(f"{self._engine} makes no volume: {_last_line(created)}", DOCTOR)
         mounts = [Mount(str(sides.source(checkout)), SOURCE), *self._mounts(spec.name, making=True)]
         if command:
             sides.say(f"{spec.name}: set-up: {command}")
@@ -182,8 +184,7 @@ class ContainerLauncher:
         except ValueError:
             seen = None
         if not isinstance(seen, dict):
-            reason = (readable(finished.errors) or [f"exit status {finished.status}"])[-1]
-            raise UnfitMachine(f"{self._engine} cannot start {self.image}: {reason[:REASON_MAX]}", DOCTOR)
+            raise UnfitMachine(f"{self._engine} cannot start {self.image}: {_last_line(finished)}", DOCTOR)
         if seen.get("version") != __version__:
             raise UnfitMachine(
                 f"{self.image} holds evenbench {seen.get('version')}, this is {__version__}",
@@ -200,7 +201,7 @@ class ContainerLauncher:
             pulled = self._call("pull", "--quiet", image, timeout_s=PULL_S)
             found = self._call(*inspect)
             if found.status != 0:
-                reason = (readable(pulled.errors) or readable(found.errors) or ["it is not there"])[-1]
+                reason = _last_line(pulled)
                 raise UnfitMachine(f"{self._engine} has no image {image}: {reason}", f"{self._engine} pull {image}")
         return "sha256:" + found.output.decode().strip().removeprefix("sha256:")
 
@@ -256,3 +257,8 @@ class ContainerLauncher:
             self._remove(container)
         if found := [*filter(ours, volumes)]:
             self._call("volume", "rm", "--force", *found)
+
+
+def _last_line(finished: Finished) -> str:
+    """What an engine said last of why it failed."""
+    return (readable(finished.errors) or [f"exit status {finished.status}"])[-1][:REASON_MAX]

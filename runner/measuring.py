@@ -1,28 +1,35 @@
-"""From a request to a results file: sides, settings, header, sessions, `execute`. Opens and closes everything."""
+"""From a request to a results file: sides, sessions, `execute`. Opens and closes everything."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from . import __version__, doctor
+from . import doctor
 from .attempts import Progress
-from .config import Config, RunSettings, load, parse, resolve
+from .config import Config, RunSettings
 from .container import choose_launcher
 from .errors import NothingMeasured, UsageError
 from .execute import Outcome, end_of, execute
-from .host_settings import LauncherName
 from .launch import Launcher
 from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
-from .plan import SEED_BITS, Plan
+from .plan import Plan
 from .preparation import Crew, Found, discover
-from .records import Harness, Header, JudgeSettings, MuteRecord, PlantRecord, Shard, SideEvent, SideInfo, Writer
+from .records import Header, SideEvent, Writer
+from .request import (
+    Request,
+    check_cases,
+    check_directory,
+    config_of,
+    header_of,
+    judge_settings,
+    load_given,
+    settings_of,
+)
 from .resume import cut_to_header, same_gpu, take_up
 from .rounds import Run, Taken
 from .sides import (
@@ -33,53 +40,12 @@ from .sides import (
     code_stamps,
     edited_since,
     shared_preload,
-    side_config_text,
 )
 
-SUITES = "suites.yaml"
+__all__ = ["RESULTS_FOLDER", "Done", "Request", "discover_only", "judge_settings", "load_given", "measure"]
+
 RESULTS_FOLDER = ".evenbench"
-SIDE_TEXT_KEPT = 4_000  # characters of a set-up command in the header
 EDITS_NAMED = 5  # files in the message about edits; a checkout of another branch edits hundreds
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a person asked for on the command line, with nothing resolved yet.
-
-    Args:
-        verb: ``compare`` or ``run``.
-        repo: a folder of the repository that is measured.
-        specs: the sides, base first.
-        output: the results file.
-        cases: the cases directory, relative to a side's root.
-        patterns: narrow the suite's cases; may be empty.
-        keys: settings given on the command line; None counts as not given.
-        ignore_unfit: measure on a machine that is not fit, and say so in the results.
-        launcher: how launches start; None: as this machine demands, else as processes of this user.
-        confirms: the run whose regressed rows this one measures again; empty for any other.
-        beside: other files that the command writes: like `output` they make no tree dirty.
-    """
-
-    verb: Literal["run", "compare"]
-    repo: Path
-    specs: Sequence[SideSpec]
-    output: Path
-    cases: str = "cases"
-    cases_from: Literal["own", "head"] = "own"
-    config: Path | None = None
-    suite: str | None = None
-    patterns: Sequence[str] = ()
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    rounds: int | None = None
-    seed: int | None = None
-    shard: tuple[int, int] = (0, 1)
-    plant: PlantRecord | None = None
-    gpu: str | None = None
-    launcher: LauncherName | None = None
-    resume: bool = False
-    ignore_unfit: bool = False
-    confirms: str = ""
-    beside: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -108,17 +74,17 @@ def measure(
     Raises:
         EvenbenchError: see its tree; nothing is left behind but the results file.
     """
-    _check_cases(request.cases)
+    check_cases(request.cases)
     if request.output.exists() and not request.resume:
         raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
     found = gpus()
     gpu = choose_gpu(request.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     with Sides(request.repo, log=log, exclude=(request.output, *request.beside)) as sides:
         checkouts = [sides.check_out(spec) for spec in request.specs]
-        config = _config(request, checkouts)
-        settings = _settings(request, config)
+        config = config_of(request, checkouts)
+        settings = settings_of(request, config)
         launcher = choose_launcher(request.launcher, config.image, gpu.uuid if gpu else "", os.environ)
-        header = _header(request, config, settings, checkouts, launcher.image)
+        header = header_of(request, config, settings, checkouts, launcher.image)
         if request.resume:
             take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
         with machine_lock(gpu.uuid if gpu else HOST, log):
@@ -178,8 +144,8 @@ def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config,
     with Sides(request.repo, log=log) as sides:
         spec = request.specs[0]
         checkout = sides.check_out(spec)
-        config = _config(request, [checkout])
-        _check_directory(request, [checkout])
+        config = config_of(request, [checkout])
+        check_directory(request, [checkout])
         with choose_launcher(request.launcher, config.image, "", os.environ) as launcher:
             side = launcher.prepare(sides, checkout, spec, "")
             with contextlib.closing(launcher.open(side, side)) as session:
@@ -248,100 +214,7 @@ def _prepare(
         raise
 
 
-def _crew(
-    request: Request, launcher: Launcher, side: Side, ready: Sequence[Side], stack: contextlib.ExitStack
-) -> Crew:
+def _crew(request: Request, launcher: Launcher, side: Side, ready: Sequence[Side], stack: contextlib.ExitStack) -> Crew:
     owner = next(one for one in ready if one.name == "head") if request.cases_from == "head" else side
     session = stack.enter_context(contextlib.closing(launcher.open(side, owner)))
     return Crew(side, session, str(launcher.root_of_cases(side, owner) / request.cases))
-
-
-def _check_cases(cases: str) -> None:
-    path = PurePosixPath(cases)
-    if path.is_absolute() or ".." in path.parts:
-        raise UsageError(
-            f"--cases {cases}: must lie inside the repository", "give it relative to the repository's root"
-        )
-
-
-def _check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
-    if not any((checkout.root / request.cases).is_dir() for checkout in checkouts):
-        where = " or ".join(checkout.label for checkout in checkouts)
-        raise UsageError(f"no directory {request.cases}/ in {where}", "name the cases directory with --cases")
-
-
-def _config(request: Request, checkouts: Sequence[Checkout]) -> Config:
-    """suites.yaml of base where base has one, so that a pull request cannot loosen its own judge; else of head."""
-    if request.config is not None:
-        return load_given(request.config)
-    _check_directory(request, checkouts)
-    for checkout in checkouts:
-        text = side_config_text(checkout, request.cases)
-        if text is not None:
-            config = parse(text, f"{request.cases}/{SUITES} of {checkout.name}")
-            return config if checkout is checkouts[0] else replace(config, image="")  # head's word does not choose it
-    return Config.default()
-
-
-def _settings(request: Request, config: Config) -> RunSettings:
-    keys = dict(request.keys)
-    if request.verb == "run":
-        return resolve(config, request.suite, keys).without_judging(1 if request.rounds is None else request.rounds)
-    keys["rounds"] = request.rounds
-    if request.rounds is not None and keys.get("max_rounds") is None:
-        keys["max_rounds"] = request.rounds  # who asks for so many rounds gets just those
-    return resolve(config, request.suite, keys)
-
-
-def load_given(path: Path) -> Config:
-    """A configuration that was asked for by name, so it must be there."""
-    if not path.is_file():
-        raise UsageError(f"--config {path}: no such file", "name a suites.yaml")
-    return load(path)
-
-
-def judge_settings(config: Config, settings: RunSettings) -> JudgeSettings:
-    """What verdicts depend on, as the results file keeps it."""
-    return JudgeSettings(
-        min_effect=settings.min_effect,
-        equivalence=settings.equivalence,
-        family_error=settings.family_error,
-        min_effects=list(settings.min_effects),
-        fail_on=list(settings.fail_on),
-        mute=[MuteRecord(match=mute.match, why=mute.why, until=mute.until.isoformat()) for mute in config.mute],
-    )
-
-
-def _header(
-    request: Request, config: Config, settings: RunSettings, checkouts: Sequence[Checkout], image: str
-) -> Header:
-    return Header(
-        verb=request.verb,
-        run_id=secrets.token_hex(8),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        sides=[
-            SideInfo(
-                name=checkout.name,
-                label=checkout.label[:1_000],
-                sha=checkout.sha,
-                dirty=checkout.dirty,
-                tree=checkout.tree,
-                setup=spec.setup[:SIDE_TEXT_KEPT] if spec.setup is not None else None,
-                python=spec.python,
-            )
-            for checkout, spec in zip(checkouts, request.specs, strict=True)
-        ],
-        harness=Harness(version=__version__),
-        image=image[:1_000],
-        suite=settings.suite,
-        patterns=list(request.patterns),
-        cases_from=request.cases_from,
-        seed=request.seed if request.seed is not None else secrets.randbits(SEED_BITS),
-        rounds=settings.rounds,
-        looks=list(settings.looks),
-        shard=Shard(index=request.shard[0], count=request.shard[1]),
-        plant=request.plant,
-        confirms=request.confirms,
-        judge=judge_settings(config, settings),
-        settings=settings.as_dict(),
-    )

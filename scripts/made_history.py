@@ -102,7 +102,7 @@ def _case(
     logs += random.uniform(-LEVEL_CHANGE, LEVEL_CHANGE, len(PLACES))[places]
     drift = None
     if random.random() < DRIFTING:
-        start, end = pieces[random.integers(len(pieces))]
+        start, end = pieces[int(random.integers(len(pieces)))]
         first = int(random.integers(start, end))
         drift = first, min(first + DRIFT_RUNS, runs)
         logs += DRIFT * np.clip((np.arange(runs) - first) / DRIFT_RUNS, 0, 1)

@@ -262,7 +262,7 @@ def _measurement(case: str, implementation: str, launch: int, samples: list[int]
         "uncounted_copy_ns": [],
         "kernels": [
             KernelRecord(
-                name="rms_kernel", grid=[132, 1, 1], block=[256, 1, 1], registers=32, code="9" * 64, count=len(samples)
+                name="rms_kernel", grid=(132, 1, 1), block=(256, 1, 1), registers=32, code="9" * 64, count=len(samples)
             )
         ],
         "tick_ns": 32,

@@ -99,7 +99,7 @@ const CHARTS = (() => {
     const values = found.bars;
     const y = { field: "name", type: "nominal", title: null, sort: null, axis: { labelLimit: 140, ticks: false } };
     const offset = present(values).length > 1 ? { yOffset: { field: "side", scale: { domain: SIDES } } } : {};
-    const x = { field: "time", type: "quantitative", title: `time in ${found.unit}` };
+    const x = { field: "time", type: "quantitative", title: `time in ${found.unit}`, axis: { tickCount: 8 } };
     const tooltip = ["name", "side", "time", "p10", "p90"].map((field) => ({ field }));
     return spec(colours, `Times of the implementations in ${found.unit}.`, {
       height: new Set(values.map((each) => each.name)).size * (present(values).length * BAR + GAP),

@@ -211,7 +211,7 @@ def _report(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--out", type=Path, metavar="FILE", help="write to this file, instead of stdout")
     verb.add_argument("--explain", metavar="CASE", help="why it has its verdict: an id, or a pattern such as 'norm/*'")
-    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml: thresholds, mute, fail_on")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml")
     _proofs(verb)
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
 

@@ -20,6 +20,7 @@ from .fields import (
     SAMPLES_MAX,
     CaseId,
     Count,
+    Dimensions,
     FailureKind,
     Finite,
     Hash,
@@ -148,8 +149,8 @@ class KernelRecord(Record):
     """
 
     name: Name
-    grid: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
-    block: Annotated[list[Count], Field(min_length=3, max_length=3)] = [0, 0, 0]
+    grid: Dimensions = (0, 0, 0)
+    block: Dimensions = (0, 0, 0)
     registers: Count = 0
     shared_memory: Count = 0
     code: Hash = ""
@@ -194,7 +195,7 @@ class Measurement(Record):
     def _equal_lengths(self) -> Measurement:
         samples = len(self.device_busy_ns)
         for values in (self.latency_ns, self.n_kernels, self.uncounted_copy_ns):
-            if values is not None and len(values) != samples and values != []:
+            if values and len(values) != samples:
                 raise ValueError("samples, latencies, kernel counts and copies differ in number")
         return self
 

@@ -36,6 +36,8 @@ Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 Index = Annotated[int, Field(ge=0, lt=CASES_MAX)]
 Round = Annotated[int, Field(ge=0, lt=ROUNDS_MAX)]
 Samples = Annotated[list[Ns], Field(max_length=SAMPLES_MAX)]
+# Strict mode takes no JSON array for a tuple; what is in it stays strict.
+Dimensions = Annotated[tuple[Count, Count, Count], Field(strict=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 SideName = Literal["base", "head", "control"]

@@ -285,7 +285,7 @@ def forge(event: Event) -> Event:
     """An event with every number that is no sample, count or index made a lie."""
     match event.event:
         case "measurement":
-            kernel = KernelRecord(name="rms_kernel", grid=[132, 1, 1], block=[256, 1, 1], registers=32, code="9" * 64)
+            kernel = KernelRecord(name="rms_kernel", grid=(132, 1, 1), block=(256, 1, 1), registers=32, code="9" * 64)
             lies: dict[str, Any] = {
                 "kernels": [kernel.model_copy(update={"median_ns": 1, "count": 10**9})],
                 "wall_ns": 1,

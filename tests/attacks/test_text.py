@@ -163,7 +163,7 @@ def events(say: Words, **changes: Any) -> list[Event]:
 
 
 def _measurement(say: Words) -> dict[str, Any]:
-    kernel = KernelRecord(name=say(24), grid=[1, 1, 1], block=[1, 1, 1], registers=1, code="1" * 64)
+    kernel = KernelRecord(name=say(24), grid=(1, 1, 1), block=(1, 1, 1), registers=1, code="1" * 64)
     return {"kernels": [kernel], "rejected": [{"index": 0, "reason": say(25)}], "retries": [say(26)]}
 
 
@@ -384,7 +384,7 @@ def test_who_accepted(by: str) -> None:
 def test_our_marker_in_a_results_file(desk: Desk, marker: str, where: str) -> None:
     say: Callable[[str], str] = lambda place: f"\n{marker}\n" if place == where else "x"  # noqa: E731
     bad = {"status": "failed", "kind": "setup", "implementations": [], "reason": say("reason")}
-    kernel = KernelRecord(name=say("kernel"), grid=[1, 1, 1], block=[1, 1, 1], registers=1, code="1" * 64)
+    kernel = KernelRecord(name=say("kernel"), grid=(1, 1, 1), block=(1, 1, 1), registers=1, code="1" * 64)
     cases = [Case("a", head_case=bad), Case("b", head=30_000.0, head_measurement={"kernels": [kernel]})]
     sides = [SideInfo(name="base", label=say("label")), SideInfo(name="head", label="x", sha="b" * 40)]
     path = desk.write(build.events(cases, sides=sides, broken={"head": {say("file"): say("file")}}))

@@ -35,6 +35,9 @@ TRIGGERS = {
 WRITERS = {
     ("image.yml", "build"): {"packages", "id-token", "attestations"},
     ("image.yml", "bump"): {"contents", "pull-requests"},
+    ("nightly.yml", "history"): {"contents"},
+    ("nightly.yml", "alert"): {"issues"},
+    ("nightly.yml", "pages"): {"pages", "id-token"},
     ("publish.yml", "publish"): {"pull-requests", "checks"},
     ("manual.yml", "publish"): {"pull-requests", "checks"},
     ("evenbench-publish.yml", "publish"): {"pull-requests", "checks"},
@@ -43,6 +46,8 @@ WRITERS = {
 # The jobs in which a step is given the token, by the verb that uses it; a download of another run's artifact needs it too.
 TOKENS = {
     ("publish.yml", "publish"),
+    ("nightly.yml", "history"),
+    ("nightly.yml", "alert"),
     ("manual.yml", "plan"),
     ("manual.yml", "publish"),
     ("image.yml", "build"),

@@ -39,7 +39,10 @@ HOSTILE = {
     "another version": ("version: 99\n", "version"),
     "two documents": ("version: 1\n---\nversion: 1\n", "document"),
     "depth": ("version: " + "[" * 5_000 + "]" * 5_000 + "\n", "nested more than 16 deep"),
-    "a number of 10,000 digits": ("version: 1\ndefaults: {rounds: " + "9" * 10_000 + "}\n", "not a value that can be read"),
+    "a number of 10,000 digits": (
+        "version: 1\ndefaults: {rounds: " + "9" * 10_000 + "}\n",
+        "not a value that can be read",
+    ),
     "no number": ("version: 1\ndefaults: {measure_ms: .nan}\n", "measure_ms"),
     "infinity": ("version: 1\ndefaults: {timeout_s: .inf}\n", "timeout_s"),
     "out of bounds": ("version: 1\ncompare: {family_error: 2}\n", "family_error"),

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -127,7 +128,7 @@ def test_a_set_up_installs_a_library_into_its_own_side(repository: Repository, h
             import lib
             from evenbench import Bench, case
 
-            @case("lib/where", device="cpu")
+            @case("lib/where")
             def where(p, device):
                 assert lib.__file__.startswith("/side/env/"), lib.__file__
                 return Bench(run=lambda: lib.work(), reference=lambda: lib.VERSION)
@@ -139,6 +140,8 @@ def test_a_set_up_installs_a_library_into_its_own_side(repository: Repository, h
     ended = evenbench(repository, host, "compare", "HEAD~1", "HEAD")
     assert ended.code in (0, 1), ended
     assert outcomes(repository, "base") == outcomes(repository) == {"lib/where": "ok", "quick/sum": "ok"}
+    sides = [event for event in events(repository) if event["event"] == "side"]
+    assert [(side["start"], side["notes"]) for side in sides] == [("fork", [])] * 2  # and so `preload` was imported
 
 
 def test_a_set_up_that_fails_is_told_and_leaves_nothing(repository: Repository, host: Host) -> None:
@@ -561,6 +564,35 @@ def test_a_container_that_a_killed_run_left_is_swept(repository: Repository, hos
         assert left(host, os.getpid()) == [alive]
     finally:
         podman(host, "rm", "--force", "--ignore", alive, stale)
+
+
+# --------------------------------------------------------------------------------------------------------------- docker
+
+
+@pytest.fixture
+def docker(host: Host, tool: Callable[[str], str]) -> Iterator[Host]:
+    """A machine that measures with docker's client; podman plays the daemon."""
+    tool("docker")
+    with tempfile.TemporaryDirectory(prefix="evb") as folder:  # short: a socket's path holds some 100 characters
+        address = f"unix://{folder}/socket"
+        command = ["podman", "system", "service", "--time", "0", address]
+        with subprocess.Popen(command, env={**os.environ, **host}, stderr=subprocess.DEVNULL) as service:
+            try:
+                wait_until(Path(folder, "socket").exists)
+                yield {**host, "EVENBENCH_LAUNCHER": "docker", "DOCKER_HOST": address}
+            finally:
+                service.terminate()
+
+
+def test_docker_holds_the_same(repository: Repository, docker: Host) -> None:
+    repository.commit({**first_and_next(HANG, timeout_s=2.0), "cases/c_inside.py": inside(IDENTITY, "inside/case")})
+    found = run(repository, docker)
+    assert "no progress within 2 s" in found.pop("first/case")
+    assert found == {"next/case": "ok", "inside/case": "ok"}
+
+
+def test_no_container_of_docker_outlives_its_driver(repository: Repository, docker: Host) -> None:
+    test_no_container_outlives_its_driver(repository, docker, signal.SIGKILL)
 
 
 # ------------------------------------------------------------------------------------------------------------ the stack

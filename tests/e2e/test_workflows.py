@@ -223,6 +223,45 @@ def test_every_night_main_proves_itself(make_stage: Callable[[str], Stage]) -> N
     assert proofs[1]["planted"]["case"] == "ops/softmax[cols=4096]"
 
 
+def test_every_night_is_kept_in_a_branch_and_what_changed_becomes_an_issue(make_stage: Callable[[str], Stage]) -> None:
+    stage = make_stage(OWN)
+    git = stage.repository.git
+    keep_nights(stage, 30)
+    night = well(stage.night(510))
+    assert night.ran("Pages")
+    files = git("ls-tree", "-r", "--name-only", "evenbench-history").splitlines()
+    assert len([file for file in files if file.startswith("runs/")]) == 31
+    assert len([file for file in files if file.startswith("proofs/no-gpu/")]) == 2
+    (told,) = [file for file in files if file.startswith("found/")]
+    assert json.loads(git("show", f"evenbench-history:{told}"))["case"] == "norm/rms"
+    (issue,) = stage.github.issues
+    assert issue["title"] == "evenbench: 1 change point on main, 1 slower"
+    assert "norm/rms" in issue["body"]
+    well(stage.night(511))
+    assert len(stage.github.issues) == 1  # nothing new
+    assert git("rev-list", "--count", "evenbench-history") == "3"
+
+
+def keep_nights(stage: Stage, nights: int) -> None:
+    """A branch of history, in which one case became slower."""
+    from reports.history_rows import rows_of
+    from reports.history_store import add
+    from tests import build
+
+    folder = stage.actions.folder / "nights"
+    for night in range(nights):
+        case = build.Case("norm/rms", head=20_000.0 if night < nights // 2 else 22_000.0)
+        sides = [build.SideInfo(name="head", label="main", sha=f"{night:040x}")]
+        started = f"2026-01-{night + 1:02}T02:17:00Z"
+        run = build.results([case], verb="run", run_id=f"night-{night}", started=started, sides=sides)
+        add(folder, rows_of(run, "head"))
+    git = stage.repository.git
+    git("checkout", "-q", "--orphan", "evenbench-history")
+    git("--work-tree", str(folder), "add", "--all")
+    git("commit", "-q", "-m", "Nights")
+    git("checkout", "-q", "-f", "main")
+
+
 def test_the_nights_planted_change_is_in_exactly_one_of_our_cases(tool: Callable[[str], str]) -> None:
     pytest.importorskip("torch")
     jobs = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text())["jobs"]

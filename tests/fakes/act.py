@@ -118,6 +118,7 @@ class Actions:
         ]
         command += ["--pull=false", "--no-cache-server", "--action-offline-mode"]
         command += [f"-P={label}=-self-hosted" for label in ("ubuntu-24.04", "gpu")]
+        command += ["--var=EVENBENCH_PAGES=true"]  # the one variable that a workflow of ours looks at
         command += [f"--local-repository={uses}={local}" for uses, local in self._local(place).items()]
         settings = {
             "FAKE_REMOTES": str(self.folder / "remotes"),

@@ -111,6 +111,7 @@ class FakeGitHub:
         self.pulls: dict[int, Json] = {}
         self.comments: dict[int, tuple[int, Json]] = {}
         self.checks: dict[int, Json] = {}
+        self.issues: list[Json] = []
         self.events: dict[int, list[Json]] = {}
         self.permissions: dict[str, str] = {}
         self.artifacts: dict[int, list[Json]] = {}
@@ -292,6 +293,15 @@ class FakeGitHub:
     def _list_comments(self, _: Request, number: str) -> Json:
         return [each for there, each in self.comments.values() if there == int(number)]
 
+    def _list_issues(self, _: Request) -> Json:
+        return self.issues
+
+    def _create_issue(self, request: Request) -> Json:
+        number = 1_000 + len(self.issues)
+        page = f"https://github.com/{self.repository}/issues/{number}"
+        self.issues.append({**request.body, "number": number, "html_url": page, "state": "open", "user": user(BOT)})
+        raise Status(201, self.issues[-1])
+
     def _create_comment(self, request: Request, number: str) -> Json:
         self._refuse_long(request)
         self.now += 1
@@ -407,6 +417,8 @@ ROUTES: Mapping[str, Callable[..., Json]] = {
     r"GET pulls": FakeGitHub._list_pulls,
     r"GET pulls/(\d+)": FakeGitHub._pull,
     r"GET issues/(\d+)/comments": FakeGitHub._list_comments,
+    r"GET issues": FakeGitHub._list_issues,
+    r"POST issues": FakeGitHub._create_issue,
     r"POST issues/(\d+)/comments": FakeGitHub._create_comment,
     r"PATCH issues/comments/(\d+)": FakeGitHub._edit_comment,
     r"DELETE issues/comments/(\d+)": FakeGitHub._delete_comment,

@@ -167,9 +167,21 @@ class Stage:
         return self._run("workflow_dispatch", self.files[2], event, "main", run, WRITE)
 
     def night(self, run: int) -> Done:
-        """The schedule's hour comes."""
+        """The schedule's hour comes. Pushes to GitHub go to the folder of that GitHub."""
         event = self._event({"schedule": "17 2 * * *", "repository": payload("workflow_dispatch")["repository"]})
-        return self._run("schedule", "nightly.yml", event, "main", run, READ)
+        settings = self.actions.folder / "gitconfig"
+        remotes = self.actions.folder / "remotes"
+        settings.write_text(f'[url "{remotes}/"]\n    insteadOf = https://github.com/\n', encoding="utf-8")
+        return self.actions.run(
+            "schedule",
+            "nightly.yml",
+            event,
+            ref="main",
+            run=run,
+            token=WRITE,
+            GITHUB_API_URL=self.api,
+            GIT_CONFIG_GLOBAL=str(settings),
+        )
 
     def _event(self, event: dict[str, Any]) -> dict[str, Any]:
         event["repository"].update(full_name=self.name, default_branch="main")

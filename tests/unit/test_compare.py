@@ -449,7 +449,7 @@ class TestIncomparable:
 
 
 class TestNotes:
-    KERNEL = KernelRecord(name="rms_kernel", grid=[132, 1, 1], block=[256, 1, 1], registers=32, code="9" * 64)
+    KERNEL = KernelRecord(name="rms_kernel", grid=(132, 1, 1), block=(256, 1, 1), registers=32, code="9" * 64)
 
     @pytest.mark.parametrize(
         ("head", "note"),
@@ -461,7 +461,7 @@ class TestNotes:
                 "kernels differ: registers 32 → 40 of rms_kernel",
             ),
             (
-                {"kernels": [KERNEL.model_copy(update={"grid": [66, 2, 1]})]},
+                {"kernels": [KERNEL.model_copy(update={"grid": (66, 2, 1)})]},
                 "kernels differ: grid 132×1×1 → 66×2×1 of rms_kernel",
             ),
             ({"kernels": [KERNEL.model_copy(update={"code": "8" * 64})]}, "kernels differ: code of rms_kernel"),

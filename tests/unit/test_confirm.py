@@ -20,6 +20,7 @@ from reports.render import comment
 from reports.render_json import as_json
 from reports.render_terminal import terminal
 from reports.second import SecondRun
+from reports.states import Outcome as States
 from reports.tables import Comparison
 from runner.cli.arguments import split_sides
 from runner.cli.confirm import first_is_whole, second_file, second_run, with_room_for_second
@@ -151,6 +152,7 @@ def test_only_a_judged_row_clears_a_regressed_one(
     assert row is not None
     assert (row.verdict, row.confirmed, row.cleared) == (verdict, is_confirmed, is_cleared)
     assert fires(found) != is_cleared
+    assert States.of(found).verdict == ("fine" if is_cleared else "regressed")  # what a pull request is told
     assert describe.title(found) == f"evenbench: 1 regressed ({int(is_confirmed)} confirmed), 1 unchanged"
     assert all(each.second is None for each in found.rows if each.case != "slow")
 

@@ -195,6 +195,12 @@ def test_the_side_is_made_in_its_volumes_and_both_are_gone_at_the_end(
     assert removed == [["volume", "rm", "--force", *created]]
 
 
+def test_an_engine_whose_storage_is_full(engine: Fake, repository: Path, tmp_path: Path) -> None:
+    engine.answer((["create"], 125, "", "no space left on device", 0))
+    with launcher() as found, pytest.raises(UnfitMachine, match="podman makes no volume: no space left"):
+        prepared(found, repository, tmp_path, "make it", lambda: None)
+
+
 def test_a_set_up_that_fails(engine: Fake, repository: Path, tmp_path: Path) -> None:
     engine.answer((["setup"], 3, "no compiler\n", "", 0))
     with (

@@ -156,10 +156,10 @@ def test_calls_in_a_sample_that_differ() -> None:
     """Of a batch only the first call meets a cold cache; one commit came to -20 % so, at 1 call against 2."""
     differ = "calls in a sample differ: 1 on base, 3 on head"
     for cache, verdict in (("cold", "incomparable"), ("warm", "unchanged")):
-        runs = [
+        one, three = (
             run(Case("x", head_measurement={"batch": batch, "cache": cache}), run_id=str(batch)) for batch in (1, 3)
-        ]
-        (row,) = between(*runs).rows
+        )
+        (row,) = between(one, three).rows
         assert row.verdict == verdict
         assert differ in (row.warnings if cache == "warm" else row.reason)
 

@@ -29,11 +29,11 @@ ADD = (
     "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
 )
 KERNELS = [
-    KernelRecord(name=ADD, grid=[132, 1, 1], block=[256, 1, 1], registers=32, count=40, median_ns=3_140),
+    KernelRecord(name=ADD, grid=(132, 1, 1), block=(256, 1, 1), registers=32, count=40, median_ns=3_140),
     KernelRecord(
         name="rms",
-        grid=[4096, 1, 1],
-        block=[1024, 1, 1],
+        grid=(4096, 1, 1),
+        block=(1024, 1, 1),
         registers=64,
         shared_memory=49_152,
         count=20,

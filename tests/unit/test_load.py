@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import stat
@@ -95,6 +96,13 @@ class TestFiles:
         os.mkfifo(path)
         with pytest.raises(UntrustedInput, match="not a regular file"):
             load_file(path)
+
+    def test_compressed(self, tmp_path: Path) -> None:
+        path = tmp_path / "results.jsonl.gz"
+        path.write_bytes(gzip.compress(build.text(build.events(CASES))))
+        with pytest.raises(UntrustedInput, match="line 1: not UTF-8") as error:
+            load_file(path)
+        assert error.value.hint == "unpack it first if it is compressed"
 
     @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "/"])
     def test_device_and_directory(self, path: str) -> None:

@@ -42,7 +42,7 @@ BY_SIDE: Mapping[Verdict, set[Verdict]] = {
 BAD = {"status": "failed", "kind": "setup", "reason": "boom", "implementations": []}
 WRONG = {"status": "wrong", "kind": "wrong", "reason": "3 of 9 differ", "implementations": []}
 SKIPPED = {"status": "skipped", "reason": "needs flash_attn", "implementations": []}
-KERNEL = KernelRecord(name="rms_kernel", grid=[132, 1, 1], block=[256, 1, 1], registers=32, code="9" * 64)
+KERNEL = KernelRecord(name="rms_kernel", grid=(132, 1, 1), block=(256, 1, 1), registers=32, code="9" * 64)
 ZERO = {"device_busy_ns": [0] * 20, "latency_ns": [0] * 20, "tick_ns": None}
 
 
@@ -201,7 +201,7 @@ def test_each_verdict_has_its_mirror_image(case: Case, verdicts: tuple[Verdict, 
 def test_reasons_name_each_side_with_its_own_value() -> None:
     differing = Case(
         "a",
-        head_measurement={"cache": "warm", "kernels": [KERNEL.model_copy(update={"grid": [66, 2, 1]})]},
+        head_measurement={"cache": "warm", "kernels": [KERNEL.model_copy(update={"grid": (66, 2, 1)})]},
         dies={"base": {0: "boom"}},
     )
     one, other = (found.rows[0] for found in both([differing]))

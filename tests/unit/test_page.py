@@ -168,6 +168,16 @@ class TestPage:
         assert len(later) == 3
         assert all(link.startswith("#") for link in found.links)
 
+    def test_whose_software_is_in_it(self) -> None:
+        found = compared_page(Case("a")).text
+        for name in (
+            "University of Washington Interactive Data Lab",
+            "Mike Bostock",
+            "Jon Mease",
+            "BSD 3-Clause\nRedistribution",
+        ):
+            assert name in found
+
     def test_a_library_cannot_end_its_script(self) -> None:
         found = compared_page(Case("a"))
         assert found.scripts[2] == LIBRARY.replace("<", "\\x3c")

@@ -25,7 +25,17 @@ from reports.why import ROWS_MAX, chosen_rows, why
 from runner.cli.main import main
 from runner.config import Mute
 from runner.errors import UsageError
-from runner.records import Event, Failure, Input, KernelRecord, LaunchEnd, LaunchEvent, Measurement, SideInfo
+from runner.records import (
+    Event,
+    Failure,
+    Input,
+    KernelRecord,
+    LaunchEnd,
+    LaunchEvent,
+    Measurement,
+    PlantRecord,
+    SideInfo,
+)
 from tests import build
 from tests.build import Case
 
@@ -34,7 +44,7 @@ UPDATE = os.environ.get("EVENBENCH_UPDATE_GOLDEN") == "1"
 TODAY = date(2026, 11, 29)
 HOSTILE = "\x1b[2Jboom\u202e [bold]x[/]\n\nevenbench: all fine"
 KERNEL = KernelRecord(
-    name="rms_kernel<4>", grid=[132, 1, 1], block=[256, 1, 1], registers=32, count=20, median_ns=19_900
+    name="rms_kernel<4>", grid=(132, 1, 1), block=(256, 1, 1), registers=32, count=20, median_ns=19_900
 )
 ADD = KERNEL.model_copy(update={"name": "add", "median_ns": 1_100})
 TWO = {"kernels": [KERNEL, ADD], "n_kernels": [2] * 20}
@@ -112,6 +122,13 @@ class TestGolden:
         text = explained(*JUDGED[:1], width=60, made=24)
         golden("why-narrow.txt", text)
         assert max(map(len, text.splitlines())) <= 60
+
+    @pytest.mark.parametrize("width", [36, 40, 50, 53])
+    def test_no_line_of_the_plot_is_broken(self, width: int) -> None:
+        text = explained(Case("a", head=by_round), width=width, made=12)
+        drawn = text[text.index("\n  launches") : text.index("\n  rounds")].splitlines()[2:]
+        assert len(drawn) > 10
+        assert all(re.match(r" {13} *(\S+ µs │|└|round  |order  )", each) for each in drawn), text
 
 
 class TestReasons:
@@ -546,6 +563,11 @@ class TestChosen:
         assert text.endswith("and 5 more rows: name fewer cases\n")
         assert len(re.findall(r"^c\d\d: unchanged$", text, re.MULTILINE)) == ROWS_MAX
 
+    def test_what_makes_a_verdict_count_otherwise(self) -> None:
+        assert explained(Case("a", head=21_000.0), plant=PlantRecord(case="a", fraction=0.05)).startswith(
+            "a: regressed (planted)\n"
+        )
+
 
 class TestCommand:
     def run(self, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
@@ -572,6 +594,16 @@ class TestCommand:
         _, out, _ = self.run(capsys, file, "--explain", "norm/rms", "--config", config)
         assert out.startswith("norm/rms[cols=8192]: unchanged\n")
         assert "within ± 20 %" in out
+
+    def test_thresholds_of_other_suites(self, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        config = tmp_path / "suites.yaml"
+        config.write_text("version: 1\nsuites: {one: {include: ['**']}, two: {include: ['**']}}\n")
+        code, out, err = self.run(capsys, file, "--config", config)
+        assert (code, out) == (2, "")
+        assert err == (
+            f"error: --config {config}: has no suite 'pr', by which the results were measured "
+            "(hint: name a file that has it: there are one, two)\n"
+        )
 
     def test_errors_are_one_line(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         code, out, err = self.run(capsys, file, "--explain", "norm/soft")

@@ -100,7 +100,7 @@ def _unjudgeable(pair: Pair, images: Sequence[str]) -> tuple[Verdict, str] | Non
     for side in (pair.head, pair.base):
         if side.died and len(side.placed) < MIN_LAUNCHES:
             dead = len({loss.round for loss in side.died})
-            said = f"{side.side} died in {count(dead, 'round')}, {len(side.placed)} are left"
+            said = f"{side.side} gave no number in {count(dead, 'round')}, {len(side.placed)} are left"
             return "failed", f"{said}: {side.died[0].error}"
     found = (*(differences(pair.base, pair.head) or other_device(pair.base, pair.head)), *images)
     if not found and any(each.cache == "cold" for each in pair.head.common):

@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
@@ -230,7 +230,8 @@ def _writing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # it is gone, or never was
+            draft.unlink()
 
 
 def _stamp(at: datetime) -> str:

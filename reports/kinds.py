@@ -136,6 +136,8 @@ def proof_of(comparison: Comparison) -> Proof:
     else:
         found = judged(unplanted(comparison))
         rows, names = len(found), [row.name for row in changed(found)]
+        if comparison.control is not None:  # what was flagged there is a false alarm of this run as well
+            rows, names = rows + comparison.control.rows, [*names, *comparison.control.flagged]
     if not rows and planted is None:
         raise NothingMeasured("no row was judged, so nothing is proved", "the table says why, row by row")
     try:

@@ -18,11 +18,12 @@ class _Judged(NamedTuple):
     p_slower: float
     p_faster: float
     p_equivalent: float
-    muted: bool
 
 
 def open_cases(results: Results, today: date) -> frozenset[str]:
     """The cases with a row that is still open (see `reports.statistics.open_rows`). Muted rows decide nothing.
+
+    A row that lost so many rounds that it cannot be judged is open too: more of them may save it.
 
     Args:
         results: of a comparison that is under way.
@@ -30,10 +31,13 @@ def open_cases(results: Results, today: date) -> frozenset[str]:
     """
     header = results.header
     how = Settings(tuple(header.looks), header.judge.equivalence, header.judge.family_error)
+    rows = compare(results, today).rows
+    short = {row.case for row in rows if row.p_slower is None and row.verdict == "failed" and row.base and row.head}
     judged = [
-        _Judged((row.case, row.implementation), row.p_slower, row.p_faster, row.p_equivalent, bool(row.muted))
-        for row in compare(results, today).rows
+        _Judged((row.case, row.implementation), row.p_slower, row.p_faster, row.p_equivalent)
+        for row in rows
         if row.p_slower is not None and row.p_faster is not None and row.p_equivalent is not None
     ]
     left = set(open_rows(judged, how, shards=header.shard.count))
-    return frozenset(row.key[0] for row in judged if row.key in left and not row.muted)
+    muted = {row.case for row in rows if row.muted}
+    return frozenset({row.key[0] for row in judged if row.key in left} | short) - muted

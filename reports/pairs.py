@@ -81,7 +81,9 @@ def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
     """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
     whole = len(pair.base.samples.keys() & pair.head.samples.keys())
     if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
-        said = [f"{side.side} died in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead]
+        said = [
+            f"{side.side} gave no number in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead
+        ]
         errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
         return "failed", f"{', '.join(said)}, {whole} whole {'one is' if whole == 1 else 'ones are'} left: {errors}"
     if whole < MIN_ROUNDS and (left := [side for side in (pair.head, pair.base) if side.losses]):

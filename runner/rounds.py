@@ -21,6 +21,7 @@ from .planting import slow_down
 from .preparation import Crew
 from .records import CaseEvent, Failure, Look, Measurement, PlantRecord, SideName, Skip
 
+LOST_ALLOWED = 1  # one loss may be an accident, and another look may make up for it
 ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on
 
 Judge: TypeAlias = Callable[[], Collection[str]]
@@ -166,8 +167,8 @@ class Rounds:
 
     def _going_on(self, ids: frozenset[str]) -> list[str]:
         """A case whose launches died so often that it cannot be judged is not launched again."""
-        allowed = self._look - ROUNDS_TO_JUDGE
-        return [case_id for case_id in ids if self._lost[case_id] <= max(0, allowed)]
+        allowed = max(LOST_ALLOWED, self._look - ROUNDS_TO_JUDGE)
+        return [case_id for case_id in ids if self._lost[case_id] <= allowed]
 
     def _start(self, side: SideName, case_id: str) -> Literal["fork", "plain"] | None:
         event = self._table.by_side.get(side, {}).get(case_id)

@@ -93,6 +93,8 @@ def fail_on_of(text: str | None) -> tuple[str, ...] | None:
         raise UsageError("--fail-on: names no condition", f"any of {', '.join(FAIL_ON)}; or never")
     if words == ("never",):
         return ()
+    if "never" in words:
+        raise UsageError("--fail-on: 'never' stands alone", f"name conditions, any of {', '.join(FAIL_ON)}, or never")
     for word in words:
         if word not in FAIL_ON:
             raise UsageError(f"--fail-on: {word!r} is no condition", f"any of {', '.join(FAIL_ON)}; or never")

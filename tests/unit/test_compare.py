@@ -259,7 +259,7 @@ class TestDeadLaunches:
     def test_too_few_are_left(self, side: Any) -> None:
         found = row(Case("a", dies={side: dict.fromkeys(range(3), "illegal memory access")}))
         assert found.verdict == "failed"
-        assert found.reason == f"{side} died in 3 rounds, 5 whole ones are left: illegal memory access"
+        assert found.reason == f"{side} gave no number in 3 rounds, 5 whole ones are left: illegal memory access"
 
     def test_all_died(self) -> None:
         every = dict.fromkeys(range(8), "illegal memory access")

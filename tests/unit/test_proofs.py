@@ -234,9 +234,10 @@ class TestControl:
         assert (proof.kind, proof.rows, proof.flagged, proof.names, proof.planted) == ("control", 40, 1, ["b"], None)
         assert read([proof_line(found)]) == [proof]
 
-    def test_beside_an_a_a_run_the_latter_counts(self) -> None:
-        found = replace(compared(Case("a"), sides=SAME), control=Control(40, ()))
-        assert (proof_of(found).kind, proof_of(found).rows) == ("aa", 1)
+    def test_its_rows_count_beside_those_of_an_a_a_run(self) -> None:
+        found = replace(compared(Case("a"), sides=SAME), control=Control(40, ("b",)))
+        proof = proof_of(found)
+        assert (proof.kind, proof.rows, proof.flagged, proof.names) == ("aa", 41, 1, ["b"])
 
 
 class TestRead:

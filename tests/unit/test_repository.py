@@ -174,6 +174,7 @@ def test_runner_imports_its_own_modules_relatively() -> None:
         ("runner/cli/diff.py", "reports"),
         ("runner/cli/export.py", "reports"),
         ("runner/cli/github.py", "reports"),
+        ("runner/cli/history.py", "reports"),
         ("runner/cli/judge.py", "reports"),
         ("runner/cli/measure.py", "reports"),
         ("runner/worker/__main__.py", "evenbench"),

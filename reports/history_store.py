@@ -2,7 +2,7 @@
 
     runs/MACHINE/YYYY-MM/TIME-RUN-SIDE.parquet    what `reports.history_rows` keeps of a run
     proofs/MACHINE/YYYY-MM/TIME-RUN-KIND.jsonl    one line of `reports.proofs`
-    found/TIME-HASH.jsonl                         change points that were told already, see `reports.history`
+    found/TIME-HASH.jsonl                         change points that were told already, see `reports.history_changes`
     .index/                                       all runs in one file; made again when it is missing
 
 No file is ever written twice, so machines that write at once, to a branch or to a bucket, have no conflicts.

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import units
-from .history import DETECTED, RECENT_DAYS, Change, Found, Glance, Place, Point, Series, dump
+from .history import RECENT_DAYS, Glance, Place, Point, Series
+from .history_changes import DETECTED, Change, Found, dump
 from .markdown import COMMENT_BUDGET, Block, cell, code, fit, link, marker, plain, row, sanitise, table
 from .tables import MAIN, row_name
 

@@ -11,7 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from . import units
-from .history import Change, Found, Glance, Place, Point, Series
+from .history import Glance, Place, Point, Series
+from .history_changes import Change, Found
 from .history_store import safe
 from .history_text import SHORT, commits, compare_url, machine, stack
 from .markdown import sanitise

@@ -184,7 +184,10 @@ class ContainerLauncher:
         except ValueError:
             seen = None
         if not isinstance(seen, dict):
-            raise UnfitMachine(f"{self._engine} cannot start {self.image}: {_last_line(finished)}", DOCTOR)
+            raise UnfitMachine(
+                f"{self._engine} cannot start {self.image}: {_last_line(finished)}",
+                f"it must be made from evenbench's image; {DOCTOR}",
+            )
         if seen.get("version") != __version__:
             raise UnfitMachine(
                 f"{self.image} holds evenbench {seen.get('version')}, this is {__version__}",

@@ -17,7 +17,7 @@ from .console import say, width, write
 from .github import SERVER, conversation
 
 if TYPE_CHECKING:
-    from reports.history import Change
+    from reports.history_changes import Change
     from reports.load import Results
     from reports.proofs import Proof
 
@@ -76,7 +76,8 @@ def _side(kind: str) -> SideName | None:
 def show(asked: argparse.Namespace) -> int:
     """A case over time, or all cases at a glance."""
     from reports import history_text
-    from reports.history import detect, overview, rows_like, series_of
+    from reports.history import overview, rows_like, series_of
+    from reports.history_changes import detect
     from reports.history_store import opened
 
     with opened(asked.folder) as duck:
@@ -107,8 +108,9 @@ def detect(asked: argparse.Namespace) -> int:
     """Change points of all cases; with --record keep those that are new."""
     from reports import history_text
     from reports.change_points import SMALLEST
-    from reports.history import all_series, dump, new_ones, read_changes, since
-    from reports.history import detect as detect_in
+    from reports.history import all_series
+    from reports.history_changes import detect as detect_in
+    from reports.history_changes import dump, new_ones, read_changes, since
     from reports.history_store import add_found, found_lines, opened
 
     smallest = SMALLEST if asked.smallest is None else asked.smallest
@@ -132,7 +134,7 @@ def detect(asked: argparse.Namespace) -> int:
 def site(asked: argparse.Namespace) -> int:
     """Write the pages."""
     from reports.history import all_series, overview
-    from reports.history import detect as detect_in
+    from reports.history_changes import detect as detect_in
     from reports.history_store import opened, proofs_in
     from reports.site import Site, pages
 
@@ -176,7 +178,7 @@ def alert(asked: argparse.Namespace) -> int:
 
 def _told(path: Path) -> tuple[list[Change], list[str]]:
     """The change points that detect printed, and what makes each suspicious. Raises UsageError, UntrustedInput."""
-    from reports.history import read_detected
+    from reports.history_changes import read_detected
 
     try:
         with path.open("rb") as file:

@@ -18,7 +18,8 @@ from .header import Record
 
 LINE_MAX = 1 << 20  # bytes of one line: 100,000 samples would not fit, ordinary ones take a few thousand
 DEPTH_MAX = 16  # our own records nest five deep
-EVENTS_MAX = 1_000_000  # lines of one file: 5,000 cases over 24 rounds of two sides take a quarter
+EVENTS_MAX = 20_000_000  # lines of one file
+MEAN_LINE_MIN = 256  # bytes, where bytes are bounded: real lines take 1,000, and each takes memory however short it is
 SCHEMA_PATTERN = re.compile(re.escape(SCHEMA_NAME) + r"/(\d{1,4})\.(\d{1,4})")
 KEY_END = re.compile(rb'"\s*:')
 
@@ -129,7 +130,8 @@ def _in_one_pass(line: bytes) -> Event | None:
 
 def _numbered_lines(stream: BinaryIO, max_bytes: int | None) -> Iterator[tuple[int, bytes]]:
     total = 0
-    for number in range(1, EVENTS_MAX + 2):
+    most = EVENTS_MAX if max_bytes is None else min(EVENTS_MAX, max_bytes // MEAN_LINE_MIN + 1)
+    for number in range(1, most + 2):
         line = stream.readline(LINE_MAX + 1)
         if not line:
             return
@@ -138,8 +140,8 @@ def _numbered_lines(stream: BinaryIO, max_bytes: int | None) -> Iterator[tuple[i
             raise UntrustedInput(f"line {number}: longer than {LINE_MAX} bytes")
         if max_bytes is not None and total > max_bytes:
             raise UntrustedInput(f"larger than {max_bytes} bytes")
-        if number > EVENTS_MAX:
-            raise UntrustedInput(f"more than {EVENTS_MAX} lines")
+        if number > most:
+            raise UntrustedInput(f"more than {most} lines")
         yield number, line
 
 

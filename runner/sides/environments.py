@@ -200,4 +200,4 @@ def refuse_failed_setup(name: str, command: str, finished: Finished, *, log: Cal
     for line in lines:
         log(f"{name} | {line}")
     last = " | ".join(line[:SETUP_LINE_MAX] for line in lines[-SETUP_LINES:]) or "no output"
-    raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {command}")
+    raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {command}" if command else "")

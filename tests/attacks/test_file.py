@@ -19,7 +19,7 @@ from reports.render import comment
 from reports.render_json import as_json
 from runner.errors import UntrustedInput
 from runner.records import Event, KernelRecord, Measurement, dump
-from runner.records.reader import EVENTS_MAX, LINE_MAX
+from runner.records.reader import LINE_MAX, MEAN_LINE_MIN
 from tests import build
 from tests.build import Case
 from tests.fakes.desk import SAME, Desk
@@ -324,8 +324,10 @@ class TestItsSize:
         assert peak < 600 * MIB
 
     def test_more_lines_than_a_run_has(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert EVENTS_MAX == 1_000_000  # of lines this short they take half a gigabyte; fewer do here
-        monkeypatch.setattr("runner.records.reader.EVENTS_MAX", 1_000)
+        assert (
+            PUBLISH_MAX_BYTES // MEAN_LINE_MIN == 1 << 20
+        )  # of lines this short they take half a gigabyte; fewer do here
+        monkeypatch.setattr("runner.records.reader.MEAN_LINE_MIN", PUBLISH_MAX_BYTES // 999)
         line = b'{"event":"skip","launch":0,"side":"base","case":"a","reason":""}\n'
         before = LINES[: KINDS.index("measurement")]
         assert read(file_of(tmp_path, [*before, line * (1_000 - len(before))])).skips

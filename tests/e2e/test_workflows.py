@@ -246,12 +246,13 @@ def keep_nights(stage: Stage, nights: int) -> None:
     """A branch of history, in which one case became slower."""
     from reports.history_rows import rows_of
     from reports.history_store import add
+    from runner.records import SideInfo
     from tests import build
 
     folder = stage.actions.folder / "nights"
     for night in range(nights):
         case = build.Case("norm/rms", head=20_000.0 if night < nights // 2 else 22_000.0)
-        sides = [build.SideInfo(name="head", label="main", sha=f"{night:040x}")]
+        sides = [SideInfo(name="head", label="main", sha=f"{night:040x}")]
         started = f"2026-01-{night + 1:02}T02:17:00Z"
         run = build.results([case], verb="run", run_id=f"night-{night}", started=started, sides=sides)
         add(folder, rows_of(run, "head"))

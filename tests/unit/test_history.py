@@ -15,23 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import history_store
-from reports.history import (
-    Change,
-    Place,
-    Point,
-    Series,
-    all_series,
-    changes_of,
-    detect,
-    dump,
-    new_ones,
-    overview,
-    read_changes,
-    read_detected,
-    rows_like,
-    series_of,
-    since,
-)
+from reports.history import Place, Point, Series, all_series, overview, rows_like, series_of
+from reports.history_changes import Change, changes_of, detect, dump, new_ones, read_changes, read_detected, since
 from reports.history_rows import COLUMNS, SCHEMA, rows_of
 from reports.history_store import add, add_found, add_proof, connection, found_lines, opened, proofs_in, safe
 from reports.history_text import detected_json

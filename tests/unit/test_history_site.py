@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.history import Change, Found, Glance, Series, detect
+from reports.history import Glance, Series
+from reports.history_changes import Change, Found, detect
 from reports.history_text import detected, glances, issue, show, show_json
 from reports.markdown import COMMENT_BUDGET
 from reports.site import Site, page_of, pages

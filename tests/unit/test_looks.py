@@ -23,7 +23,7 @@ NOISY = Case("noisy", head=restless)
 
 
 def left(*cases: Case, **options: object) -> frozenset[str]:
-    return open_cases(build.results(cases, end=False, **options), TODAY)  # type: ignore[arg-type]
+    return open_cases(build.results(cases, end=False, **options), TODAY)
 
 
 def test_what_is_settled_stops_and_what_is_not_goes_on() -> None:

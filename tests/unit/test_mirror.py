@@ -216,8 +216,14 @@ def test_reasons_name_each_side_with_its_own_value() -> None:
 def test_both_sides_that_died_are_named() -> None:
     case = Case("a", dies={"base": {0: "out of luck"}, "head": {1: "boom", 2: "boom"}})
     one, other = (found.rows[0] for found in both([case]))
-    assert one.reason == "head gave no number in 2 rounds, base gave no number in 1 round, 5 whole ones are left: boom; out of luck"
-    assert other.reason == "head gave no number in 1 round, base gave no number in 2 rounds, 5 whole ones are left: out of luck; boom"
+    assert (
+        one.reason
+        == "head gave no number in 2 rounds, base gave no number in 1 round, 5 whole ones are left: boom; out of luck"
+    )
+    assert (
+        other.reason
+        == "head gave no number in 1 round, base gave no number in 2 rounds, 5 whole ones are left: out of luck; boom"
+    )
 
 
 @given(

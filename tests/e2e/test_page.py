@@ -170,8 +170,8 @@ class TestCase:
     @pytest.mark.parametrize("where", [address(SLOW), f"#case={SLOW}"])
     def test_an_address_opens_it(self, compared: Shown, where: str) -> None:
         open_page = compared.open(where)
-        assert open_page.locator("h2:focus").inner_text() == SLOW
-        assert not open_page.locator("#table").is_visible()
+        expect(open_page.locator("h2:focus")).to_have_text(SLOW)
+        expect(open_page.locator("#table")).not_to_be_visible()
         assert charts(open_page) == ["launches", "change", "spread", "clock", "temperature"]
         article = open_page.locator("article:visible").inner_text()
         assert "Head was shown to be slower by more than 0.5\u00a0% (p" in article
@@ -180,22 +180,22 @@ class TestCase:
 
     def test_one_implementation_of_it(self, compared: Shown) -> None:
         open_page = compared.open(address(SEVERAL, "triton"))
-        assert open_page.locator(":focus").inner_text() == "triton"
+        expect(open_page.locator(":focus")).to_have_text("triton")
         assert charts(open_page)[0] == "implementations"
 
     @pytest.mark.parametrize(("where", "told"), [("<b>no</b>", "<b>no</b>"), ("%zz", "%zz")])
     def test_an_unknown_one_is_told(self, compared: Shown, where: str, told: str) -> None:
         open_page = compared.open(f"#case={where}")
         assert open_page.get_by_role("alert").inner_text() == f"No such case in this report: {told}"
-        assert open_page.locator("#table").is_visible()
+        expect(open_page.locator("#table")).to_be_visible()
 
     def test_the_browsers_way_back(self, compared: Shown) -> None:
         open_page = compared.open()
         open_page.get_by_role("link", name=SLOW).click()
         open_page.locator("article:visible").wait_for()
         open_page.go_back()
-        assert open_page.locator("#table").is_visible()
-        assert open_page.locator("a:focus").inner_text() == SLOW
+        expect(open_page.locator("#table")).to_be_visible()
+        expect(open_page.locator("a:focus")).to_have_text(SLOW)
 
     def test_what_could_not_be_compared_has_no_chart(self, compared: Shown) -> None:
         open_page = compared.open(address("a/skipped"))
@@ -217,18 +217,18 @@ class TestKeys:
         keys, names = open_page.keyboard, compared.names()
         keys.press("ArrowDown")
         keys.press("ArrowDown")
-        assert open_page.locator("a:focus").inner_text() == names[1]
+        expect(open_page.locator("a:focus")).to_have_text(names[1])
         keys.press("ArrowUp")
-        assert open_page.locator("a:focus").inner_text() == names[0]
+        expect(open_page.locator("a:focus")).to_have_text(names[0])
         keys.press("Enter")
-        assert open_page.locator("h2:focus").inner_text() == names[0]
+        expect(open_page.locator("h2:focus")).to_have_text(names[0])
         keys.press("ArrowRight")
-        assert open_page.locator("h2:focus").inner_text() == names[1]
+        expect(open_page.locator("h2:focus")).to_have_text(names[1])
         keys.press("ArrowLeft")
         keys.press("ArrowLeft")  # there is none before the first
-        assert open_page.locator("h2:focus").inner_text() == names[0]
+        expect(open_page.locator("h2:focus")).to_have_text(names[0])
         keys.press("Escape")
-        assert open_page.locator("a:focus").inner_text() == names[0]
+        expect(open_page.locator("a:focus")).to_have_text(names[0])
 
     def test_filter_and_go_on(self, compared: Shown) -> None:
         open_page = compared.open()
@@ -238,7 +238,7 @@ class TestKeys:
         open_page.keyboard.press("ArrowDown")
         open_page.keyboard.press("ArrowDown")
         open_page.keyboard.press("Enter")
-        assert open_page.locator(":focus").inner_text() == "torch"
+        expect(open_page.locator(":focus")).to_have_text("torch")  # the case is drawn before the focus goes there
 
     def test_everything_by_tab_and_sort(self, compared: Shown) -> None:
         open_page = compared.open()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from . import jobs, leftovers
-from .channel import START_DEADLINE_S, Channel, LineBuffer
+from .channel import COMMAND_MAX, START_DEADLINE_S, Channel, LineBuffer, parsed_command, parsed_message
 
 KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
 EXIT_POLL_S = 1.0  # how soon a launch that died without closing its records is noticed; a wake-up disturbs nothing
@@ -58,7 +58,7 @@ class WarmParent:
         self._commands = commands
         self._records = records
         self._alone = alone
-        self._lines = LineBuffer()
+        self._lines = LineBuffer(COMMAND_MAX)
         self._waiting: list[dict[str, Any]] = []
         self._ended = False
 
@@ -89,8 +89,8 @@ class WarmParent:
     def _read_commands(self) -> None:
         data = os.read(self._commands, READ_BYTES)
         self._ended = not data
-        buffer_lines = self._lines.feed(data)
-        self._waiting += [json.loads(line) for line in buffer_lines if line]
+        found = [parsed_command(line) for line in self._lines.feed(data) if line]
+        self._waiting += [command for command in found if command is not None]
 
     def _launch(self, nonce: str, job: dict[str, Any], *, fork: bool) -> None:
         read_end, write_end = os.pipe()
@@ -157,7 +157,7 @@ class _Watched:
 
     def understands(self, line: bytes) -> bool:
         """Take note of a message; false for what is none. Every case begun and finished moves the deadline."""
-        message = _parsed(line)
+        message = parsed_message(line)
         if message is None:
             return False
         event = message["event"]
@@ -330,11 +330,3 @@ def end_all_others() -> None:
         if {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} <= own:
             return
         time.sleep(0.001)
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    with contextlib.suppress(ValueError, RecursionError):
-        message = json.loads(line)
-        if isinstance(message, dict) and isinstance(message.get("event"), str):
-            return message
-    return None

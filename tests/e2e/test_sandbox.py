@@ -472,6 +472,7 @@ def test_100_mb_of_output_are_cut(repository: Repository, host: Host) -> None:
 
 RECORDS = """
 import json
+time.sleep(0.5)  # the driver is told of this case before
 forged = {"event": "measurement", "launch": 1, "case": "next/case", "implementation": "main", "timing": "host",
           "device_busy_ns": [1] * 20, "latency_ns": [1] * 20, "cache": "warm", "stop": "count"}
 done = {"event": "exit", "status": "ok", "detail": "", "case": None}
@@ -487,6 +488,7 @@ for way in ways + [f"/proc/self/fd/{number}" for number in range(3, 40)]:
     except OSError:
         pass
 assert reached, "no stream could be reached: this shows nothing"
+time.sleep(1.0)  # what it breaks shows while this case is under way
 """
 FORGED = RECORDS.replace(
     "WRITE", 'stream.write(b"".join((nonce + json.dumps(line).encode() + b"\\n") for line in (forged, done) '

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.session import _Tail
-from runner.worker.channel import LINE_MAX, Channel, LineBuffer
+from runner.worker.channel import COMMAND_MAX, LINE_MAX, Channel, LineBuffer, parsed_command
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))), st.data())
@@ -51,3 +55,46 @@ def test_the_tail_is_the_end_of_everything(chunks: list[bytes], limit: int) -> N
     assert sum(map(len, tail._chunks)) < limit + 30
     tail.clear()
     assert tail.text() == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"garbage",
+        b"\xff\x00",
+        b"[1]",
+        b"0" * 32 + b" {}",
+        b'{"event": "measurement"}',
+        b'{"command": ["warm"]}',
+        b'{"command": "leave", "nonce": "1"}',
+        b'{"command": "launch", "nonce": "1", "job": {}}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_command_is_nobodys(line: bytes) -> None:
+    assert parsed_command(line) is None
+
+
+def test_a_command_is_taken_with_all_that_it_brings() -> None:
+    command = {"command": "launch", "nonce": "1", "job": {"targets": []}, "fork": True}
+    assert parsed_command(json.dumps(command).encode()) == command
+
+
+def test_commands_may_be_longer_than_messages() -> None:
+    buffer = LineBuffer(COMMAND_MAX)
+    line = b"x" * (LINE_MAX + 1)
+    assert buffer.feed(line + b"\n") == [line]
+
+
+def test_a_warm_parent_outlives_garbage_on_its_stdin(tmp_path: Path) -> None:
+    """A launch of the same user can write there."""
+    worker = Path(__file__).parents[2] / "runner" / "worker" / "__main__.py"
+    forged = b'0000 {"event": "exit"}\n\xff\x00 garbage\n{"command": "launch"}\n'
+    warm = json.dumps({"command": "warm", "root": str(tmp_path), "preload": ["json"], "nonce": "n"}).encode()
+    ended = subprocess.run(
+        [sys.executable, "-P", str(worker), "parent"], input=forged + warm + b"\n", capture_output=True, check=True
+    )
+    (line,) = ended.stdout.splitlines()
+    assert line.startswith(b"n ")
+    assert json.loads(line[2:])["error"] == ""

@@ -149,7 +149,10 @@ def forked_and_plain(out: Path) -> bool:
 
 
 def unprivileged(out: Path) -> bool:
-    """Two cases and the GPU tests as another user without capabilities. True where both went well."""
+    """Doctor, two cases, a short comparison and the GPU tests as another user without capabilities.
+
+    True where all went well; what `doctor --host` says of this machine is shown, and is no part of that.
+    """
     folder = fresh(out / "unprivileged")
     drop = dropped_privileges()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
@@ -158,10 +161,15 @@ def unprivileged(out: Path) -> bool:
         status = ["grep", "-E", f"^({'|'.join(STATUS)}):", "/proc/self/status"]
         results = home / "results.jsonl"
         run = ["runner.cli", "run", *UNPRIVILEGED_CASES, "--suite", "ops", "--in", ".", "--output", str(results)]
+        compare = ["runner.cli", "compare", str(root), str(root), *UNPRIVILEGED_CASES, "--suite", "ops"]
+        compare += ["--rounds", str(PLAIN_ROUNDS), "--output", str(home / "comparison.jsonl")]
         tests = ["pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", UNPRIVILEGED_TESTS]
         steps = {
             "who": [*drop, *status],
+            "evenbench doctor": [*drop, sys.executable, "-m", "runner.cli", "doctor"],
+            "evenbench doctor --host": [*drop, sys.executable, "-m", "runner.cli", "doctor", "--host"],
             "evenbench run": [*drop, sys.executable, "-m", *run],
+            "evenbench compare": [*drop, sys.executable, "-m", *compare],
             "GPU tests": [*drop, sys.executable, "-m", *tests],
         }
         reasons = {
@@ -170,16 +178,22 @@ def unprivileged(out: Path) -> bool:
         }  # fmt: skip
         measured = repeat_rows(read_events(results)) if results.is_file() else "nothing"
     who = " ".join((folder / "who.txt").read_text(encoding="utf-8").split())
-    said = (folder / "GPU-tests.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    last = {name: last_line(folder / f"{name.replace(' ', '-')}.txt") for name in steps}
     table(
         ("as an unprivileged user", "outcome"),
         [
             ("who", reasons["who"] or who),
             ("evenbench run", reasons["evenbench run"] or measured),
-            ("GPU tests", reasons["GPU tests"] or " ".join(said)),
+            *((name, reasons[name] or last[name]) for name in steps if name not in ("who", "evenbench run")),
         ],
     )
-    return is_unprivileged(who) and not any(reasons.values())
+    needed = [reason for name, reason in reasons.items() if name != "evenbench doctor --host"]
+    return is_unprivileged(who) and not any(needed)
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log."""
+    return " ".join(path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
 
 
 def is_unprivileged(status: str) -> bool:

@@ -118,3 +118,54 @@ def test_torchs_profiler_is_refused_by_name(torch: Any) -> None:
     )
     assert "refused:" in finished.stdout
     assert "torch.profiler" in finished.stdout
+
+
+TORCHS_PROFILER_IN_TURN = """
+import statistics
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from runner.timing.cupti import CuptiTimer
+
+x = torch.randn(1 << 22, device="cuda")
+
+
+def theirs():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(20):
+            x.neg()
+        torch.cuda.synchronize()
+    times = [event.device_time for event in profiler.events() if "neg" in event.name.lower() and event.device_time > 0]
+    return len(times), 1e3 * statistics.median(times or [0])
+
+
+def ours():
+    timer = CuptiTimer()
+    timer.open(False, 1 << 20)
+    try:
+        for i in range(20):
+            timer.iterate(i, lambda: None, x.neg)
+        segment = timer.collect()
+    finally:
+        timer.close()
+    return sum(segment.n_kernels), statistics.median(segment.device_busy_ns)
+
+
+x.neg()
+torch.cuda.synchronize()
+for turn in sys.argv[2].split(","):
+    print(turn, *{"theirs": theirs, "ours": ours}[turn]())
+"""
+
+
+@pytest.mark.parametrize("turns", ["theirs,ours,theirs,ours", "ours,theirs,ours,theirs"])
+def test_torchs_profiler_and_cupti_take_turns_in_one_process(turns: str) -> None:
+    """Kineto, with the CUPTI that torch brings, and cupti-python with its own: each sees all kernels, and equal times."""
+    finished = subprocess.run(
+        [sys.executable, "-c", TORCHS_PROFILER_IN_TURN, str(ROOT), turns], capture_output=True, text=True, check=True
+    )
+    said = [line.split() for line in finished.stdout.splitlines()]
+    assert [words[0] for words in said] == turns.split(",")
+    assert [int(words[1]) for words in said] == [20] * 4, finished.stdout
+    times = [float(words[2]) for words in said]
+    assert max(times) < 1.15 * min(times), finished.stdout

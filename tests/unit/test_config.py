@@ -78,7 +78,7 @@ def test_the_projects_own_file_says_what_it_means() -> None:
     config = load(ROOT / "cases" / "suites.yaml")
     assert {name: suite.include for name, suite in config.suites.items()} == {
         "pr": ("tag:pr",), "ops": ("ops/*",),
-        "impl": ("ops/impl/*",), "full": ("**",), "host": ("host/**",),
+        "impl": ("ops/impl/*",), "codegen": ("codegen/*",), "full": ("**",), "host": ("host/**",),
     }  # fmt: skip
     host = resolve(config, "host", {})
     assert (host.min_effect, host.equivalence) == (0.05, 0.10)

@@ -1,0 +1,109 @@
+"""Measured ceilings → terminal and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from io import StringIO
+from typing import Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from runner.records import CeilingsEvent
+
+from . import units
+from .markdown import sanitise
+from .vendor import Stated, stated
+
+INTEGERS = ("int8", "int32")
+TIMERS: Mapping[str | None, str] = {"cupti": "CUPTI device-busy time", "host": "the host's clock"}
+SIZES = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
+
+
+def ceilings_table(event: CeilingsEvent, width: int, *, colour: bool = False) -> str:
+    """All rates of a device, how repeatable they are, and what the vendor states; the curve; what is missing and why."""
+    known = stated(event.device)
+    timing = TIMERS.get(event.timing, event.timing or "an unknown timer")
+    head = f"{event.device} · {timing} · measured {event.at or 'at an unknown time'}"
+    parts: list[RenderableType] = [_text(head), _rates(event, known)]  # the table has an empty line at both ends
+    if event.curve:
+        parts += [_text("copy, by the bytes that it moves, read and written ones together")]
+        parts += [_text(" · ".join(_curve_point(size, rate) for size, rate in event.curve))]
+    if event.skipped:
+        parts += [Text(), _text("not measured")]
+        parts += [_text(f"{key}: {reason}") for key, reason in event.skipped.items()]
+    if known is not None:
+        parts += [Text(), _text(f"stated, not measured: {'; '.join(known.sources)}")]
+    return _written(parts, width, colour=colour)
+
+
+def ceilings_json(event: CeilingsEvent) -> dict[str, Any]:
+    """The record, with what the vendor states beside it."""
+    known = stated(event.device)
+    rates = {key: rate for key in event.rates if known and (rate := known.rate(key))}
+    return {
+        **event.model_dump(mode="json", exclude={"event"}),
+        "stated": {"rates": rates, "sources": list(known.sources) if known else []},
+    }
+
+
+def _rates(event: CeilingsEvent, known: Stated | None) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1))
+    table.add_column("ceiling", no_wrap=True)
+    columns = ("peak", "median", "spread") + (("stated", "of stated") if known else ())
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("reached by")
+    for key, rate in event.rates.items():
+        median, spread = event.spread.get(key, (None, None))
+        claim = known.rate(key) if known else None
+        cells = (
+            key,
+            units.quantity(rate, unit_of(key)),
+            units.NOTHING if median is None else units.quantity(median, unit_of(key)),
+            units.NOTHING if spread is None else units.percent(spread, 1, plus=False),
+            units.NOTHING if claim is None else units.quantity(claim, unit_of(key)),
+            units.NOTHING if claim is None else units.share(rate / claim),
+        )
+        table.add_row(*map(_text, cells[: len(columns) + 1]), _text(event.shapes.get(key, "")))
+    return table
+
+
+def unit_of(key: str) -> str:
+    """What a rate counts, a second."""
+    if key.startswith("memory/"):
+        return "B/s"
+    if key == "launch":
+        return "/s"
+    return "OP/s" if any(part in INTEGERS for part in key.split("/")) else "FLOP/s"
+
+
+def _curve_point(size: int, rate: float) -> str:
+    power, unit = next(((power, unit) for power, unit in SIZES if size >= 1 << power), (0, "B"))
+    return f"{size / (1 << power):g} {unit}: {units.quantity(rate, 'B/s')}"
+
+
+def _text(text: str) -> Text:
+    return Text(sanitise(text))
+
+
+def _written(parts: Iterable[RenderableType], width: int, *, colour: bool) -> str:
+    """As `render_terminal.written`, without all that it stands on: a kept answer takes less than importing scipy."""
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        force_jupyter=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

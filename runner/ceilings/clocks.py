@@ -1,0 +1,86 @@
+"""How long a launch kept the device: by CUPTI where it works, else by the wall clock around a drained launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ..errors import MeasurementError, TimerUnavailable
+from ..timing.protocol import BUFFER_BYTES, Timer
+
+NS = 1e-9
+
+
+class LaunchClock(Protocol):
+    """Tells the seconds of what `run` launches."""
+
+    name: str
+
+    def busy(self, run: Callable[[], object]) -> float:
+        """In which the device worked, gaps between its kernels left out where the clock can tell."""
+
+    def span(self, run: Callable[[], object]) -> float:
+        """From the first start to the last end, gaps included."""
+
+
+class TimerClock:
+    """A timer of launches, asked about one launch at a time.
+
+    Args:
+        timer: CUPTI's. It is opened here and stays open.
+    """
+
+    def __init__(self, timer: Timer) -> None:
+        self.name = timer.name
+        self._timer = timer
+        timer.open(count_copies=False, buffer_bytes=BUFFER_BYTES)
+
+    def busy(self, run: Callable[[], object]) -> float:
+        """See `LaunchClock.busy`. Raises MeasurementError where records are lost or refused."""
+        return self._read(run)[0] * NS
+
+    def span(self, run: Callable[[], object]) -> float:
+        """See `LaunchClock.span`. Raises MeasurementError as well."""
+        return self._read(run)[1] * NS
+
+    def _read(self, run: Callable[[], object]) -> tuple[int, int]:
+        self._timer.iterate(0, _nothing, run)
+        segment = self._timer.collect()
+        if not segment.device_busy_ns:
+            raise MeasurementError(segment.rejected[0][1] if segment.rejected else "the launch left no record")
+        return segment.device_busy_ns[0], segment.latency_ns[0]
+
+
+class WallClock:
+    """The host's clock around a launch and the wait for its end: busy and span are the same."""
+
+    name = "host"
+
+    def __init__(
+        self, synchronize: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._synchronize = synchronize
+        self._clock = clock
+
+    def busy(self, run: Callable[[], object]) -> float:
+        """See `LaunchClock.busy`."""
+        self._synchronize()
+        began = self._clock()
+        run()
+        self._synchronize()
+        return self._clock() - began
+
+    span = busy
+
+
+def device_clock(cupti: Callable[[], Timer], synchronize: Callable[[], object]) -> LaunchClock:
+    """CUPTI's clock, else the wall's; which one it is stands in its name."""
+    try:
+        return TimerClock(cupti())
+    except TimerUnavailable:
+        return WallClock(synchronize)
+
+
+def _nothing() -> None:
+    """No step before the call: nothing here wants a cold cache."""

@@ -1,0 +1,140 @@
+"""From a probed device to its peaks: rank the shapes of each target, measure the best, five times over. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from . import curve
+from .benchmarker import Benchmarker, Probe, retarget
+from .probes import Device, Shape, Target
+
+REPEATS = 5  # of the whole: what differs between them is how repeatable a ceiling is
+WINDOWS_MOST = 256  # of one launch of a small working set: their mean, and no more records than a timer holds
+WINDOWS_FIRST = 8  # tell how long one takes
+REASON_KEPT = 300  # characters of an error
+MATRIX_WAYS = ("mma", "library")
+
+
+@dataclass
+class Peaks:
+    """What was found, by key; `repeats` holds a peak for each repetition, of which the highest is the ceiling."""
+
+    repeats: dict[str, list[float]] = field(default_factory=dict)
+    shapes: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    curve: list[tuple[int, float]] = field(default_factory=list)
+
+    def as_fields(self) -> dict[str, object]:
+        """As the fields of a `ceilings` record; the higher of two ways to multiply matrices stands for both."""
+        rates = {key: max(repeats) for key, repeats in self.repeats.items()}
+        spread = {key: spread_of(repeats) for key, repeats in self.repeats.items()}
+        shapes = dict(self.shapes)
+        for dtype in dict.fromkeys(key.split("/")[1] for key in rates if key.startswith("matrix/")):
+            ways = [key for way in MATRIX_WAYS if (key := f"matrix/{dtype}/{way}") in rates]
+            best, both = max(ways, key=lambda key: rates[key]), f"matrix/{dtype}"
+            rates[both], spread[both] = rates[best], spread[best]
+            shapes[both] = f"{best.rsplit('/', 1)[1]}: {shapes[best]}"
+        return {
+            "rates": rates,
+            "curve": [list(point) for point in self.curve],
+            "spread": {key: list(pair) for key, pair in spread.items()},
+            "shapes": shapes,
+            "skipped": dict(self.skipped),
+        }
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    key: str
+    probe: Probe
+    iterations: int
+
+
+def spread_of(repeats: Sequence[float]) -> tuple[float, float]:
+    """The median of the repeated peaks, and their range over it."""
+    median = statistics.median(repeats)
+    return median, (max(repeats) - min(repeats)) / median
+
+
+def find(device: Device, bench: Benchmarker, tell: Callable[[str], None], *, repeats: int = REPEATS) -> Peaks:
+    """Measure everything that a device offers. What it does not, or what fails, stands in `skipped` with its reason.
+
+    Args:
+        tell: told in a line what is measured now.
+        repeats: how often every peak is measured.
+    """
+    found = Peaks()
+    targets = [chosen for target in device.targets() if (chosen := _choose(target, bench, found, tell))]
+    for repeat in range(repeats):
+        tell(f"peaks, {repeat + 1} of {repeats}")
+        for index, chosen in enumerate(targets):
+            _measure(chosen, bench, found, warm=index == 0)  # the device is warm for those that follow at once
+    tell("bandwidth of small working sets")
+    found.curve = curve.points(
+        (size, rate)
+        for size in curve.sizes(device.window_cap)
+        if (rate := _windows(device, size, bench, found)) is not None
+    )
+    return found
+
+
+def _choose(target: Target, bench: Benchmarker, found: Peaks, tell: Callable[[str], None]) -> _Chosen | None:
+    """The fastest shape of a target, on a device that is warmed with the first of them; None where none works."""
+    tell(target.key)
+    try:
+        shapes = target.shapes()
+        iterations = bench.warm(shapes[0].probe)
+        ranked = []
+        for shape in shapes:
+            rate, iterations = bench.rank(shape.probe, iterations)
+            ranked.append((rate, iterations, shape))
+    except Exception as error:  # noqa: BLE001 - whatever a driver, library or device throws costs this key alone
+        found.skipped[target.key] = reason_of(error)
+        return None
+    _, iterations, best = max(ranked, key=lambda entry: entry[0])
+    found.shapes[target.key] = best.name
+    return _Chosen(target.key, best.probe, iterations)
+
+
+def _measure(chosen: _Chosen, bench: Benchmarker, found: Peaks, *, warm: bool) -> None:
+    """One more peak of a key; one that failed, or is no rate, takes the key out."""
+    if chosen.key in found.skipped:
+        return
+    try:
+        if warm:
+            bench.warm(chosen.probe)
+        rate = bench.sample_at(chosen.probe, chosen.iterations)
+        reason = "" if math.isfinite(rate) and rate > 0 else "the timer reads no time"
+    except Exception as error:  # noqa: BLE001 - as above
+        reason = reason_of(error)
+    if reason:
+        found.skipped[chosen.key] = reason
+        found.repeats.pop(chosen.key, None)
+        found.shapes.pop(chosen.key, None)
+    else:
+        found.repeats.setdefault(chosen.key, []).append(rate)
+
+
+def _windows(device: Device, size: int, bench: Benchmarker, found: Peaks) -> float | None:
+    """The highest bandwidth at which so many bytes are copied; None where no shape does it."""
+    try:
+        return max(_window(shape, bench) for shape in device.window(size))
+    except Exception as error:  # noqa: BLE001 - as above
+        found.skipped["memory/curve"] = f"{size} bytes: {reason_of(error)}"
+        return None
+
+
+def _window(shape: Shape, bench: Benchmarker) -> float:
+    """Few copies a launch, other than of the peaks: each is a launch of its own, so a longer one has no smaller cost."""
+    shape.probe.sample(WINDOWS_FIRST)
+    iterations = min(WINDOWS_MOST, retarget(WINDOWS_FIRST, shape.probe.sample(WINDOWS_FIRST)))
+    return bench.sample_at(shape.probe, iterations)
+
+
+def reason_of(error: Exception) -> str:
+    """Why something was skipped, in a line."""
+    text = " ".join((getattr(error, "message", "") or str(error)).split()) or type(error).__name__
+    return text[:REASON_KEPT]

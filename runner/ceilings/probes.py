@@ -1,0 +1,49 @@
+"""What a probed device offers: for every key the shapes that may reach its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..errors import MeasurementError
+from .benchmarker import Probe
+
+BUFFER_BYTES = 512 << 20  # of each of two: many times the largest cache
+PEAKS_VERSION = 1  # counts changes of probes that change what they reach: an older peak is measured anew
+
+
+class Unsupported(MeasurementError):
+    """This device, or its software, cannot be probed for that; the message says why."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One way to launch a probe: how it is called in the table, and the probe."""
+
+    name: str
+    probe: Probe
+
+
+@dataclass(frozen=True)
+class Target:
+    """One peak: its key, and what makes its shapes. Making them may raise; the key is then skipped, with the reason."""
+
+    key: str
+    shapes: Callable[[], Sequence[Shape]]
+
+
+class Device(Protocol):
+    """What `peaks.find` measures."""
+
+    timing: str
+    """The name of the timer."""
+
+    window_cap: int
+    """The largest working set, in bytes."""
+
+    def targets(self) -> Sequence[Target]:
+        """All of them, in the order in which they are measured."""
+
+    def window(self, nbytes: int) -> Sequence[Shape]:
+        """Copies that move so many bytes in an iteration, of data that no cache holds."""

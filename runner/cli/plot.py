@@ -1,0 +1,47 @@
+"""`--plot FILE`: a device's peaks with the cases that ran on it, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import UsageError
+from ..records import CeilingsEvent
+from .console import say
+
+
+def plot_results(path: Path, results: Sequence[Path]) -> None:
+    """The peaks that stand in a run's files, with its rows; head's of two sides. Raises UsageError, UntrustedInput."""
+    from reports.load import load_runs
+    from reports.measured import measured
+    from reports.roofline_chart import charted
+    from reports.roofline_plot import check_plot, write_plot
+
+    check_plot(path)
+    run, _ = load_runs(results)
+    found = charted(measured(run))
+    if found is None:
+        raise UsageError(
+            "--plot: the results hold no measured peaks of the device that their rows ran on",
+            "evenbench ceilings --plot FILE --results RESULTS measures them and draws these rows",
+        )
+    write_plot(path, *found)
+
+
+def plot_ceilings(path: Path, ceilings: CeilingsEvent, results: Sequence[Path] = ()) -> None:
+    """A device's peaks, with the rows of results files that ran on it. Raises UsageError, UntrustedInput."""
+    from reports.load import load_runs
+    from reports.measured import measured
+    from reports.roofline import peaks_of
+    from reports.roofline_chart import points
+    from reports.roofline_plot import write_plot
+
+    peaks = peaks_of(ceilings)
+    cases = []
+    if results:
+        run, _ = load_runs(results)
+        cases = points(measured(replace(run, ceilings=(ceilings,))), peaks)
+        if not cases:
+            say(f"note: no row of {', '.join(map(str, results))} ran on this device and declares its work")
+    write_plot(path, peaks, cases)

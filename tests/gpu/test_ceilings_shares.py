@@ -1,0 +1,22 @@
+"""Shares of ceilings where both were measured: none above what can be, and a false claim is caught."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.parts import ROOT
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timing, pytest.mark.slow]
+
+CASES = ("ops/add", "ops/rms_norm", "ops/matmul", "ops/sum")  # copying, reading, multiplying, small and large
+
+
+@pytest.mark.timeout(600)
+def test_no_case_does_more_than_the_device_reaches(tmp_path: Path) -> None:
+    command = [str(ROOT / "scripts" / "prove"), "ceilings-ops", *CASES, "--out", str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "ceilings-ops" / "roofline.svg").is_file()

@@ -1,0 +1,83 @@
+"""The verb expect: what launches amount to, as a change to expectations.yaml."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config.expectations import FILE, dump, heading_of, parse
+from ..errors import EXIT_OK, ConfigError, NothingMeasured, UsageError
+from ..request import check_cases
+from ..sides import SideSpec
+from ..sides.git import repository_root
+from .console import say
+from .measure import measure
+from .requests import request_of
+
+if TYPE_CHECKING:
+    from reports.load import Results
+
+
+def expect(asked: argparse.Namespace) -> int:
+    """Print what expectations.yaml should say, as a diff; with ``--write`` change it."""
+    from reports.proposals import propose
+
+    check_cases(asked.cases)
+    path = repository_root(Path.cwd()) / asked.cases / FILE
+    old = _text(path)
+    known = parse(old, str(path)) if old else ()
+    found = propose(_runs(asked), asked.patterns, known, datetime.now(UTC).date())
+    for why in found.left_out:
+        say(f"left out: {why}")
+    if not found.proposed:
+        raise NothingMeasured("no row gave a figure to expect", "name runs of several launches, or leave --from out")
+    new = dump(found.expectations, heading_of(old))
+    parse(new, "the proposal")  # what is written can be read
+    name = f"{asked.cases}/{FILE}"
+    print("".join(_diff(old, new, name)), end="")
+    if "\n#" in "\n".join(line.strip() for line in old[len(heading_of(old)) :].splitlines()):
+        say(f"note: of the comments in {name} only those at its beginning are kept")
+    if old == new:
+        say(f"{name} says so already")
+    elif asked.write:
+        _write(path, new)
+        say(f"written: {name}; look at the change, and commit it")
+    else:
+        say(f"{name} is as it was; --write changes it")
+    return EXIT_OK
+
+
+def _runs(asked: argparse.Namespace) -> Sequence[Results]:
+    """The stored runs that were named, else a fresh one."""
+    from reports.load import load_file
+
+    if asked.stored:
+        return [load_file(path) for path in asked.stored]
+    spec = SideSpec("head", None, asked.head_setup, asked.head_python)
+    done = measure(request_of("run", asked, [spec], asked.patterns, {}), None)
+    say(f"results: {done.output}")
+    return [load_file(done.output)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def _diff(old: str, new: str, name: str) -> list[str]:
+    return list(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}"))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None

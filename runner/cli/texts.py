@@ -1,0 +1,44 @@
+"""What verbs do with the texts that cases generated: write them out, and save them anew."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import UsageError
+from ..generated import Texts
+from ..records import SideName
+from .console import say
+
+
+def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bool:
+    """Write what the cases generated where it was asked for; whether saved copies were to be written anew."""
+    if directory := asked.dump_sources:
+        for side, found in texts.items():
+            found.dump(directory / side if len(texts) > 1 else directory)
+        say(f"{sum(len(list(found)) for found in texts.values())} texts in {directory}")
+    if not getattr(asked, "update_artifacts", False):
+        return False
+    written = [name for found in texts.values() for name in found.save()]
+    for name in written:
+        say(f"saved anew: {name}")
+    if not written:
+        say("the saved copies are as they should be")
+    return True
+
+
+def refuse_update(asked: bool) -> None:
+    """Raises UsageError where saved copies must not change: what CI finds, a person looks at."""
+    if asked and os.environ.get("CI"):
+        raise UsageError(
+            "--update-artifacts: refused where CI is set, since a check that mends itself checks nothing",
+            "update them on your own machine, look at the diff and commit it",
+        )
+
+
+def refuse_dump(directory: Path | None) -> None:
+    """Raises UsageError for a place that is no directory."""
+    if directory is not None and directory.exists() and not directory.is_dir():
+        raise UsageError(f"--dump-sources {directory}: is no directory", "name one, it need not exist")

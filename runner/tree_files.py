@@ -1,0 +1,61 @@
+"""Files of a tree that a stranger may have filled: read and written without following a link below its root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO's writer is not waited for
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_below(root: Path, folders: Sequence[str], name: str, most: int) -> bytes | None:
+    """The first `most` bytes of a plain file; None where it is not there, is no plain file, or lies behind a link."""
+    with contextlib.suppress(OSError), _opened(root, folders) as folder:
+        descriptor = os.open(name, FILE, dir_fd=folder)
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read(most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    return None
+
+
+def write_below(root: Path, folders: Sequence[str], name: str, data: bytes, *, make: int = 1) -> None:
+    """Write a file, whole or not at all; a link of that name is replaced, and none is followed on the way.
+
+    Args:
+        make: how many of the last folders may be made.
+
+    Raises:
+        OSError: a folder is not there, is a link, or cannot be written.
+    """
+    with _opened(root, folders, make) as folder:
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        try:
+            with os.fdopen(os.open(temporary, NEW, 0o644, dir_fd=folder), "wb") as stream:
+                stream.write(data)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+@contextlib.contextmanager
+def _opened(root: Path, folders: Sequence[str], make: int = 0) -> Iterator[int]:
+    """A descriptor of the folder below `root`, each part of the way a folder itself."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for number, name in enumerate(folders):
+            if number >= len(folders) - make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=descriptor)
+            below = os.open(name, FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""One launch of one side, with restarts: a crash or a hang costs the case under way, and the rest goes on afresh.
+"""One launch of one side, with restarts: a crash or a hang costs the case that made it, and the rest goes on afresh.
 
 What a launch sends is foreign. It becomes a record only through the records' own validation, and only for a case that
 was asked for.
@@ -6,22 +6,20 @@ was asked for.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
+from .blame import Trials
 from .launch import Message, Session
-from .records import Failure, LaunchEnd, LaunchEvent, SideName, Writer
-from .records.fields import NAME_MAX, NS_MAX
+from .launched import Launched, bounded_facts
+from .records import Failure, LaunchEvent, SideName, Writer
 
 STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure record
-FACTS_MAX = 50  # of a launch's instrument, or of its device; it sends ten to twenty
-NS = 1_000_000_000
-
-Status: TypeAlias = Literal["ok", "crashed", "timeout", "interrupted"]
 
 
 class Progress(Protocol):
@@ -36,8 +34,8 @@ class Progress(Protocol):
     def case(self, case_id: str) -> None:
         """A case began."""
 
-    def launch_done(self) -> None:
-        """The launch ended."""
+    def launch_done(self, seen: Mapping[str, float | str | None]) -> None:
+        """The launch ended, and saw this of the device: its telemetry, empty without a device."""
 
     def more(self, launches: int) -> None:
         """The run goes on for at most so many launches."""
@@ -54,6 +52,7 @@ class LaunchSpec:
     rounds: int = 1
     slot: int = 0
     mirrored: bool = False
+    only_texts: bool = False  # a preparation that ends where the cases have told what they generate
     uuid: str = ""
     driver: str = ""
 
@@ -70,11 +69,14 @@ class Recorder:
     writer: Writer
     indices: dict[tuple[str, str], int] = field(default_factory=dict)  # (side, case id) → index of its `case` line
     launches: int = 0
+    cpu: str = ""  # model of this machine's CPU
+    numbering: threading.Lock = field(default_factory=threading.Lock)  # several GPUs launch at once
 
     def begin(self, spec: LaunchSpec, attempt: int, targets: Sequence[Message], machine: Message) -> int:
         """Write the `launch` line and return its number."""
-        number = self.launches
-        self.launches += 1
+        with self.numbering:
+            number = self.launches
+            self.launches += 1
         order = [self.indices[spec.side, target["id"]] for target in targets] if spec.kind == "timed" else []
         self.writer.write(
             LaunchEvent(
@@ -91,6 +93,7 @@ class Recorder:
                 driver=spec.driver,
                 mirrored=spec.mirrored,
                 instrument=bounded_facts(machine.get("instrument")),
+                cpu=self.cpu,
             )
         )
         return number
@@ -100,26 +103,6 @@ class Recorder:
         self.writer.write(
             Failure(launch=number, side=side, case=case, kind=kind, error=error[:4_000], stderr=stderr[-STDERR_KEPT:])
         )
-
-
-def bounded_facts(found: object) -> dict[str, float | str | None]:
-    """What a launch says of its instrument or device, as far as a record can hold it: it is foreign."""
-    if not isinstance(found, dict):
-        return {}
-    kept: dict[str, float | str | None] = {}
-    for name, value in list(found.items())[:FACTS_MAX]:
-        if isinstance(value, str):
-            kept[_clean(name)] = _clean(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool) and -NS_MAX <= value <= NS_MAX:
-            kept[_clean(name)] = value
-        elif value is None:
-            kept[_clean(name)] = None
-    return kept
-
-
-def _clean(text: str) -> str:
-    """Bounded, and without the halves of characters that JSON can smuggle in and no file can hold."""
-    return text[:NAME_MAX].encode("utf-8", "replace").decode()
 
 
 class Loss(NamedTuple):
@@ -145,49 +128,22 @@ def run_targets(
         targets: one dict a case, in the order of measuring.
         accept: turns a message about a case into a record; raises ValueError for one that is malformed.
     """
-    remaining = list(targets)
+    by_id = {target["id"]: target for target in targets}
+    trials = Trials(list(by_id))
     lost: dict[str, Loss] = {}
     attempt = 0
-    while remaining:
-        outcome = _attempt(session, recorder, spec, attempt, {**job, "targets": remaining}, accept, progress)
-        remaining = [target for target in remaining if target["id"] not in outcome.finished]
-        if outcome.ok or not remaining:
-            break
-        known: set[str] = {target["id"] for target in remaining}
-        culprits = known & {outcome.culprit}
-        if not culprits and not outcome.finished and attempt > 0:
-            culprits = known  # it died twice before any case: so it would again
-        error = _what_happened(outcome, spec.side)
-        for case in sorted(culprits):
+    while ids := trials.next():
+        asked = {**job, "targets": [by_id[case] for case in ids]}
+        outcome = _attempt(session, recorder, spec, attempt, asked, accept, progress)
+        given_up = trials.ended(outcome.status, outcome.finished, outcome.culprit, doubtful=outcome.doubtful)
+        error = outcome.what_happened(spec.side)
+        for case in given_up:
             recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())
-        lost |= dict.fromkeys(culprits, Loss(outcome.kind, error))
-        remaining = [target for target in remaining if target["id"] not in culprits]
+            lost[case] = Loss(outcome.kind, error)
+        if not given_up and (outcome.status != "ok" or outcome.culprit):  # what it was in is tried again
+            recorder.fail(outcome.number, spec.side, None, outcome.kind, error, session.output_tail())
         attempt += 1
     return lost
-
-
-@dataclass
-class _Outcome:
-    """How one attempt went."""
-
-    number: int = -1
-    finished: set[str] = field(default_factory=set)
-    ok: bool = False
-    kind: Literal["crashed", "timeout"] = "crashed"
-    culprit: str | None = None
-    detail: str = ""
-    first_sample_ns: int = 0
-    telemetry: dict[str, float | str | None] = field(default_factory=dict)
-
-    def end(self, status: Status, wall_ns: int) -> LaunchEnd:
-        """The `launch_end` line."""
-        return LaunchEnd(
-            launch=self.number,
-            status=status,
-            wall_ns=wall_ns,
-            first_sample_ns=self.first_sample_ns,
-            telemetry=self.telemetry,
-        )
 
 
 def _attempt(
@@ -198,46 +154,33 @@ def _attempt(
     job: Message,
     accept: Callable[[int, Message], None],
     progress: Progress,
-) -> _Outcome:
+) -> Launched:
     targets = job["targets"]
     progress.launch(spec.side, spec.text, len(targets))
-    outcome = _Outcome()
-    began = time.monotonic_ns()
-    status: Status = "interrupted"
+    outcome = Launched([target["id"] for target in targets], time.monotonic_ns())
     try:
         timeout = max(float(target["timeout_s"]) for target in targets)
         for message in session.launch(job, fork=spec.start == "fork", timeout_s=timeout):
-            event = message["event"]
             if outcome.number < 0:
-                outcome.number = recorder.begin(spec, attempt, targets, message if event == "machine" else {})
-            if event == "begin":
-                outcome.culprit = str(message.get("case"))
-                progress.case(outcome.culprit)
-            elif event == "finish":
-                outcome.finished.add(str(message.get("case")))
-                outcome.culprit = None
-            elif event == "first_sample":
-                outcome.first_sample_ns = _since(began, message)
-            elif event == "telemetry":
-                outcome.telemetry = bounded_facts(message.get("values"))
-            elif event == "exit":
-                status = _status(message)
-                outcome.detail = str(message.get("detail", ""))
-            elif event not in ("machine", "done"):
+                machine = message if message["event"] == "machine" else {}
+                outcome.number = recorder.begin(spec, attempt, targets, machine)
+            if not outcome.take(message):
                 _accept(accept, outcome, recorder, spec, message)
+            elif message["event"] == "begin" and outcome.culprit:
+                progress.case(outcome.culprit)
     finally:
         if outcome.number >= 0:
-            recorder.writer.write(outcome.end(status, time.monotonic_ns() - began))
-        progress.launch_done()
-    outcome.ok = status == "ok"
-    outcome.kind = "timeout" if status == "timeout" else "crashed"
+            recorder.writer.write(outcome.end())
+        progress.launch_done(outcome.telemetry)
     return outcome
 
 
 def _accept(
-    accept: Callable[[int, Message], None], outcome: _Outcome, recorder: Recorder, spec: LaunchSpec, message: Message
+    accept: Callable[[int, Message], None], outcome: Launched, recorder: Recorder, spec: LaunchSpec, message: Message
 ) -> None:
     try:
+        if message.get("case", message.get("id")) != outcome.culprit:
+            raise ValueError("about a case that is not under way")
         accept(outcome.number, message)
     except (ValueError, KeyError, TypeError) as error:  # pydantic's ValidationError is a ValueError
         text = f"the launch sent a malformed message: {_first_line(error)}"
@@ -249,20 +192,3 @@ def _first_line(error: Exception) -> str:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"[:200]
     return str(error).partition("\n")[0][:200]
-
-
-def _since(began: int, message: Message) -> int:
-    """Nanoseconds from the launch's start to a moment that it reports; 0 for a moment that cannot be."""
-    at = message.get("at_ns")
-    return at - began if isinstance(at, int) and began <= at <= time.monotonic_ns() else 0
-
-
-def _status(message: Message) -> Status:
-    found = message.get("status")
-    return found if found in ("ok", "timeout", "interrupted") else "crashed"
-
-
-def _what_happened(outcome: _Outcome, side: str) -> str:
-    if outcome.kind == "timeout":
-        return f"{outcome.detail or 'no progress'} on {side} (hint: raise timeout_s if the case may take that long)"
-    return f"the launch died on {side}: {outcome.detail or 'no reason given'}"

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .worker.channel import LINE_MAX, START_DEADLINE_S
+from .worker.channel import BETWEEN_DEADLINE_S, LINE_MAX, START_DEADLINE_S
+from .worker.patience import Patience
 
 OUTPUT_KEPT = 64 << 10  # bytes of a launch's own output kept for an error message
 LINES_MAX = 1_000_000  # of one launch, forged ones included: a flood ends it
@@ -53,6 +54,10 @@ def kill_process_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+class Abandoned(Exception):
+    """The run is over while this launch was under way on another GPU."""
+
+
 class ParentSession:
     """See `runner.launch.Session`.
 
@@ -65,6 +70,8 @@ class ParentSession:
         self._root = root
         self._start_parent = start
         self._preload: Sequence[str] | None = None
+        self._abandoned = False
+        self._changing = threading.Lock()  # the parent, while another thread may abandon it
         self._start()
 
     def warm(self, preload: Sequence[str]) -> Message:
@@ -91,7 +98,7 @@ class ParentSession:
         while (message := self._next(nonce, limit + GRACE_S)) is not None:
             if message["event"] in ("begin", "finish"):
                 case = message.get("case") if message["event"] == "begin" else None
-                limit = START_DEADLINE_S if case is None else limits.get(str(case), timeout_s)
+                limit = BETWEEN_DEADLINE_S if case is None else limits.get(str(case), timeout_s)
             yield message
             if message["event"] == "exit":
                 return
@@ -101,6 +108,7 @@ class ParentSession:
             "status": "crashed",
             "detail": "the side's warm parent died or fell silent",
             "case": case,
+            "untold": True,
         }
 
     def output_tail(self) -> str:
@@ -114,6 +122,12 @@ class ParentSession:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._parent.process.wait(STOP_S)
         self._end()
+
+    def abandon(self) -> None:
+        """See `Session.abandon`."""
+        with self._changing:
+            self._abandoned = True
+            self._parent.end()
 
     def _start(self) -> None:
         self._parent = self._start_parent()
@@ -130,7 +144,10 @@ class ParentSession:
     def _restart(self) -> None:
         self._end()
         tail = self._output.text()
-        self._start()
+        with self._changing:
+            if self._abandoned:
+                raise Abandoned
+            self._start()
         self._output.add(tail.encode())
         if self._preload is not None:
             self.warm(self._preload)
@@ -162,12 +179,15 @@ class ParentSession:
 
     def _next(self, nonce: str, timeout_s: float) -> Message | None:
         """The next message of this nonce; None when the parent died, fell silent, or sent garbage or too much."""
-        deadline = time.monotonic() + timeout_s
-        while (left := deadline - time.monotonic()) > 0 and self._lines_left > 0 and self._bytes_left > 0:
+        patience, stopped_s = Patience(timeout_s), 0.0
+        while (wait := patience.slice()) > 0 and self._lines_left > 0 and self._bytes_left > 0:
             try:
-                line = self._messages.get(timeout=left)
+                line = self._messages.get(timeout=wait)
             except queue.Empty:
-                return None
+                stopped_s = stopped_s + wait if _is_stopped(self._parent.process.pid) else 0.0
+                if stopped_s > STALL_S:
+                    return None
+                continue
             if line is None:
                 return None
             self._lines_left -= 1
@@ -181,6 +201,13 @@ class ParentSession:
                     return message
             return None
         return None
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether somebody stopped a process, while this one runs: it may stay so for ever."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b") ")[2].startswith(b"T")
+    return False
 
 
 def _write_all(descriptor: int, data: bytes, stall_s: float) -> None:

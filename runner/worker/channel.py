@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, frozenset[str]] = MappingProxyType(  # command → what i
     {"warm": frozenset({"nonce", "root", "preload"}), "launch": frozenset({"nonce", "job", "fork"})}
 )
 START_DEADLINE_S = 300.0  # for imports and the device's context, before the first case begins
+BETWEEN_DEADLINE_S = 60.0  # between two cases, and after the last, there is next to nothing to do
 
 
 class Channel:

@@ -8,16 +8,19 @@ import importlib.util
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from .. import discover, telemetry
 from ..case import Point
 from ..errors import CaseError, EvenbenchError
-from . import measure, prepare
+from . import leftovers, measure, prepare
 from .bench import one_line
 from .channel import Channel
 from .instruments import Instruments
+from .restore import Guard
 
 __all__ = ["enter_root", "one_line", "run"]
 
@@ -25,16 +28,20 @@ HOST = "cpu"
 CUDA_TIMERS = ("cupti", "cuda-events")
 IMPORT_TIMEOUT_S = 120.0  # one case file with its libraries, from a cold disk
 PYCACHE_VARIABLE = "EVENBENCH_PYCACHE"
+WORK: Mapping[str, Callable[..., None]] = MappingProxyType(  # what a job does with each of its cases
+    {"prepare": prepare.prepare_case, "texts": prepare.give_texts, "measure": measure.measure_case}
+)
 
 
 def run(job: dict[str, Any], channel: Channel) -> None:
     """Do a job and send its messages, the last of them `done`.
 
     Args:
-        job: `kind` (discover, prepare, measure), `root` and `cases` (directories), and for the latter two `targets`:
-            one dict a case, in the order of measuring.
+        job: `kind` (discover, prepare, texts, measure), `root` and `cases` (directories), and for all but the first
+            `targets`: one dict a case, in the order of measuring. `texts` keeps off every device.
     """
     began = time.perf_counter_ns()
+    leftovers.offer_to_oom_killer()
     enter_root(job["root"])
     seen = telemetry.start("cuda") if _on_cuda(job) else None  # opens NVML while the cases load
     try:
@@ -48,23 +55,26 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         _discover(found, points, channel)
     else:
         by_id = {point.id: point for point in points}
-        device = (
-            accelerator()
-            if any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
-            else HOST
-        )
+        on_device = any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
+        device = accelerator() if on_device and job["kind"] != "texts" else HOST
         seen = seen or telemetry.start(device)
         seen.await_first()  # before `identity` opens the device: what is in use by then is others'
         instruments = Instruments()
         proof = instruments.prove_cupti(thorough=job["kind"] == "prepare") if _times_by_cupti(job, device) else {}
         gc.freeze()  # what stands by now stays: a collection before each case looks at what cases left, and is quick
         channel.send({"event": "machine", **identity(device), "instrument": proof})
-        work = prepare.prepare_case if job["kind"] == "prepare" else measure.measure_case
+        work = WORK[job["kind"]]
+        guard = Guard(device)
         for target in job["targets"]:
             channel.send({"event": "begin", "case": target["id"], "timeout_s": target["timeout_s"]})
             _one_case(work, by_id.get(target["id"]), target, device, instruments, channel)
+            left = guard.settle()
+            if left.text:
+                channel.send({"event": "left", "case": target["id"], "text": left.text})
             channel.send({"event": "finish", "case": target["id"], "since_start_ns": time.perf_counter_ns() - began})
             seen.mark()
+            if left.unfit:  # the driver goes on with the other cases in a fresh launch
+                break
         if values := seen.stop():
             channel.send({"event": "telemetry", "values": values})
     channel.send({"event": "done"})

@@ -12,7 +12,15 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
+OOM_FIRST = "1000"  # the highest that proc(5) knows
+BUSY_SHARE = 0.3  # of the time that a thread is watched: it would share the processors with what is measured next
 END_WAIT_S = 5.0  # for all of them to be gone; what the kernel holds in an uninterruptible call stays
+
+
+def offer_to_oom_killer() -> None:
+    """Where memory runs out, this process goes first: neither the driver nor another program."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_FIRST, encoding="ascii")
 
 
 def adopt() -> None:
@@ -53,3 +61,32 @@ def _children(process: int) -> Iterator[int]:
         for thread in Path(f"/proc/{process}/task").iterdir():
             with contextlib.suppress(OSError):
                 yield from map(int, (thread / "children").read_text(encoding="ascii").split())
+
+
+def threads() -> set[int]:
+    """Of this process."""
+    with contextlib.suppress(OSError):
+        return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208 - a tenth of iterdir's time
+    return set()
+
+
+def busy(those: AbstractSet[int], for_s: float) -> set[int]:
+    """Those of the threads that in some seconds use, or wait for, a processor for a good part of them, or at their end."""
+    before, began = {one: _wanted_ns(one) for one in those}, time.perf_counter_ns()
+    time.sleep(for_s)
+    bound = (time.perf_counter_ns() - began) * BUSY_SHARE
+    return {one for one, wanted in before.items() if _wanted_ns(one) - wanted > bound or _runs(one)}
+
+
+def _wanted_ns(thread: int) -> int:
+    """How long a thread was on a processor or ready to; told late for one that never gets there."""
+    with contextlib.suppress(OSError, ValueError):
+        text = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii")
+        return sum(int(number) for number in text.split()[:2])
+    return 0
+
+
+def _runs(thread: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/self/task/{thread}/stat").read_bytes().rpartition(b") ")[2].startswith(b"R")
+    return False

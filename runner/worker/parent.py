@@ -24,10 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from . import jobs, leftovers
-from .channel import COMMAND_MAX, START_DEADLINE_S, Channel, LineBuffer, parsed_command, parsed_message
+from .channel import (
+    BETWEEN_DEADLINE_S,
+    COMMAND_MAX,
+    START_DEADLINE_S,
+    Channel,
+    LineBuffer,
+    parsed_command,
+    parsed_message,
+)
+from .patience import Patience
 
 KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
-EXIT_POLL_S = 1.0  # how soon a launch that died without closing its records is noticed; a wake-up disturbs nothing
 READ_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 OURS = ("exit", "warm")  # messages that the warm parent alone sends
@@ -98,28 +106,28 @@ class WarmParent:
         child = _fork(job, write_end, (read_end, self._records)) if fork else _spawn(job, write_end)
         os.close(write_end)
         try:
-            status, detail, case = self._watch(nonce, child, read_end)
+            status, detail, launch = self._watch(nonce, child, read_end)
         finally:
             os.close(read_end)
             kill_group(child)
             if self._alone:
                 end_all_others()
             leftovers.end_children(own)
-        self._send(nonce, {"event": "exit", "status": status, "detail": detail, "case": case})
+        exit_message = {"event": "exit", "status": status, "detail": detail}
+        self._send(nonce, exit_message | {"case": launch.case, "paused_s": launch.paused_s})
 
-    def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, str | None]:
-        """Relay the launch's lines until it ends. Returns status, detail, and the case that was under way."""
+    def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, _Watched]:
+        """Relay the launch's lines until it ends. Returns status, detail, and what is known of the launch."""
         launch = _Watched(LineBuffer())
         with selectors.DefaultSelector() as selector:
             selector.register(records, selectors.EVENT_READ)
             selector.register(self._commands, selectors.EVENT_READ)
             while True:
-                left = launch.deadline - time.monotonic()
-                ready = selector.select(max(0.0, min(left, EXIT_POLL_S)))
-                if not ready and left <= 0:
-                    return "timeout", f"no progress within {launch.limit_s:g} s", launch.case
+                ready = selector.select(launch.patience.slice())
+                if not ready and launch.patience.left() <= 0:
+                    return "timeout", f"no progress within {launch.limit_s:g} s", launch
                 if not ready and has_ended(child):  # what it left running may hold the records open
-                    return (*_reap(child, launch.done), launch.case)
+                    return (*_reap(child, launch.done), launch)
                 for key, _ in ready:
                     if key.fd == self._commands:
                         self._read_commands()
@@ -130,11 +138,11 @@ class WarmParent:
                         continue
                     data = os.read(records, READ_BYTES)
                     if not data:
-                        return (*_reap(child, launch.done), launch.case)
+                        return (*_reap(child, launch.done), launch)
                     if not self._relay_lines(nonce, launch, data):
-                        return "crashed", "a line on the record stream is no message of ours", launch.case
+                        return "crashed", "a line on the record stream is no message of ours", launch
                     if launch.done:  # what it left running holds the records open, and is killed with its group
-                        return (*_reap(child, launch.done), launch.case)
+                        return (*_reap(child, launch.done), launch)
 
     def _relay_lines(self, nonce: str, launch: _Watched, data: bytes) -> bool:
         """Hand on the whole lines; false at the first that is no message."""
@@ -153,7 +161,13 @@ class _Watched:
     case: str | None = None
     done: bool = False
     limit_s: float = START_DEADLINE_S
-    deadline: float = field(default_factory=lambda: time.monotonic() + START_DEADLINE_S)
+    patience: Patience = field(default_factory=lambda: Patience(START_DEADLINE_S))
+    paused_before_s: float = 0.0
+
+    @property
+    def paused_s(self) -> float:
+        """How long the warm parent stood still, and so most likely all that it watches."""
+        return round(self.paused_before_s + self.patience.paused_s, 3)
 
     def understands(self, line: bytes) -> bool:
         """Take note of a message; false for what is none. Every case begun and finished moves the deadline."""
@@ -166,11 +180,12 @@ class _Watched:
         if event in ("begin", "finish"):
             begun = event == "begin"
             self.case = str(message.get("case")) if begun else None
-            limit = message.get("timeout_s") if begun else START_DEADLINE_S
+            limit = message.get("timeout_s") if begun else BETWEEN_DEADLINE_S
             if not isinstance(limit, int | float):
                 return False
             self.limit_s = float(limit)
-            self.deadline = time.monotonic() + self.limit_s
+            self.paused_before_s = self.paused_s
+            self.patience = Patience(self.limit_s)
         self.done = self.done or event == "done"
         return True
 

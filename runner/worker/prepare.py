@@ -26,6 +26,7 @@ def prepare_case(point: Point, target: dict[str, Any], device: str, instruments:
     message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
     try:
         opened = open_case(point, device)
+        _send_texts(opened, channel)
         timer, fallback = select.choose_timer(
             target["timer"], device, target["allow_fallback"], probe=instruments.refuse_unproven
         )
@@ -39,6 +40,25 @@ def prepare_case(point: Point, target: dict[str, Any], device: str, instruments:
     except MeasurementError as error:
         message |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}
     channel.send(message)
+
+
+def give_texts(point: Point, target: dict[str, Any], device: str, _instruments: Instruments, channel: Channel) -> None:
+    """Send the texts that a case generates, and its `case` message: nothing of it is made, called or timed."""
+    message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
+    try:
+        _send_texts(open_case(point, device), channel)
+        message["status"] = "ok"
+    except Skipped as reason:
+        message |= {"status": "skipped", "reason": str(reason)}
+    except MeasurementError as error:
+        message |= {"status": "failed", "kind": error.kind, "reason": one_line(error)}
+    channel.send(message)
+
+
+def _send_texts(opened: Opened, channel: Channel) -> None:
+    """What the case generated, before anything of it can fail to compile."""
+    for name, text in opened.bench.artifacts.items():
+        channel.send({"event": "artifact", "case": opened.point.id, "name": name, "text": text})
 
 
 def _prove_cold(opened: Opened, timer: str, target: dict[str, Any], instruments: Instruments) -> None:

@@ -1,0 +1,277 @@
+"""What a case changed in its launch is undone before the next one, and what cannot be undone is told.
+
+Taken once a launch, after the case files are loaded: what they set at import holds for all their cases. After each case,
+outside all timing, every setting is read again, which takes less than 100 µs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import locale
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from . import leftovers, restore_torch
+from .setting import Setting, read
+
+DESCRIPTORS_SHARE = 0.5  # of the limit on open files; a case that leaves more open starves the next
+MEMORY_SHARE = 0.25  # of the memory that was free at the start; less than that leaves the next case enough
+QUICK_S = 0.001  # how long threads that a case left are watched: most of them sleep
+CALM_S = 0.5  # OpenMP's threads spin for 0.2 s after their work
+KEPT_FROM = 200  # copies of the standard streams lie beyond the descriptors that programs count with
+STREAMS = ("stdin", "stdout", "stderr")
+LIMITS = tuple(
+    getattr(resource, name)
+    for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK")
+)  # fmt: skip
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+HANDLER_OF: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)  # under `signal`
+SIGNALS = tuple(n for n in range(1, signal.SIGSYS + 1) if n not in (signal.SIGKILL, signal.SIGSTOP))
+
+
+class Left(NamedTuple):
+    """What a case left: names of what it had changed, and why the launch cannot go on, if it cannot."""
+
+    changed: Sequence[str]
+    unfit: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """In words; empty where it left all as it was."""
+        changed = f"changed {', '.join(self.changed)}" if self.changed else ""
+        return "; ".join(part for part in (changed, *self.unfit) if part)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    setting: Setting
+    value: Any
+
+
+class Guard:
+    """Holds the state of the process before the first case, and puts it back after each.
+
+    Args:
+        device: that the launch's cases run on, in torch's word.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._streams = _Streams()
+        self._kept = [_Kept(setting, read(setting)) for setting in self._process_settings()]
+        self._torch = self._numpy = False
+        self._late_settings(first=True)
+        self._threads = leftovers.threads()
+        self._free = _free_memory()
+        self._resident = _resident()
+        self._device_memory = restore_torch.memory_held(device)
+
+    def settle(self) -> Left:
+        """Undo what the case changed; never raises."""
+        if broken := restore_torch.broken(self._device):
+            return Left([], [broken])  # nothing else matters, or can be asked
+        self._late_settings(first=False)
+        changed, unfit = [], []
+        for kept in self._kept:
+            if read(kept.setting) == kept.value:
+                continue
+            changed.append(kept.setting.name)
+            with contextlib.suppress(Exception):
+                kept.setting.put(kept.value)
+            if read(kept.setting) != kept.value:
+                unfit.append(f"its {kept.setting.name} cannot be undone")
+        return Left(changed, [*unfit, *self._leftovers()])
+
+    def _process_settings(self) -> Iterator[Setting]:
+        yield from PROCESS
+        yield Setting("standard streams", self._streams.state, self._streams.put)
+
+    def _late_settings(self, *, first: bool) -> None:
+        """Settings of libraries, once those are imported: by a case, they are as the library begins."""
+        if not self._numpy and sys.modules.get("numpy") is not None:
+            self._numpy = True
+            self._kept.append(_Kept(NUMPY, read(NUMPY) if first else NUMPY_BEGINS))
+        if not self._torch and sys.modules.get("torch") is not None:
+            self._torch = True
+            for one in restore_torch.settings(self._device):
+                self._kept.append(_Kept(one, read(one) if first or one.begins is None else one.begins))
+
+    def _leftovers(self) -> Iterator[str]:
+        if running := self._running_threads():
+            yield f"left {running} thread{'s' if running > 1 else ''} running"
+        with contextlib.suppress(OSError):
+            lowest = os.open(os.devnull, os.O_RDONLY)
+            os.close(lowest)
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            if 0 < limit * DESCRIPTORS_SHARE < lowest:
+                yield f"left over {lowest} files open"
+        bound = self._resident + self._free * MEMORY_SHARE
+        if self._free and _peak() > bound:  # told at once, where asking for what is in use takes a while
+            gc.collect()
+            if (held := _resident()) > bound:
+                yield f"left {held - self._resident >> 20} MiB of memory in use"
+        if held := restore_torch.memory_left(self._device, self._device_memory):
+            yield f"left {held >> 20} MiB of device memory in use"
+
+    def _running_threads(self) -> int:
+        """Threads that were not there before, and want a processor while no case does: idle ones disturb nobody."""
+        new = leftovers.threads() - self._threads
+        running = leftovers.busy(new, QUICK_S) if new else set()
+        if running:
+            time.sleep(CALM_S / 2)
+            running = leftovers.busy(running, CALM_S / 2)
+        of_python = {thread.native_id for thread in threading.enumerate()}
+        # One that sleeps may wake up: a thread of Python is looked at again, one of a library is taken for what it is.
+        self._threads |= new - running - of_python
+        return len(running)
+
+
+class _Streams:
+    """The descriptors 0, 1, 2 and Python's objects over them."""
+
+    def __init__(self) -> None:
+        beyond = KEPT_FROM if resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 2 * KEPT_FROM else 3
+        self._copies = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, beyond) for number in range(3)]
+
+    def state(self) -> Any:
+        """Which files they are, and whether Python can still use them."""
+        files = [os.fstat(number) for number in range(3)]
+        return [(file.st_dev, file.st_ino) for file in files], [not getattr(sys, name).closed for name in STREAMS]
+
+    def put(self, _state: Any) -> None:
+        """Put them back."""
+        for number, copy in enumerate(self._copies):
+            os.dup2(copy, number)
+        for number, name in enumerate(STREAMS):
+            if getattr(getattr(sys, name), "closed", True):
+                setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _environment() -> dict[bytes, bytes]:
+    """A copy of what os.environ holds: made through its methods it would take a hundred times as long."""
+    held: Mapping[bytes, bytes] = getattr(os.environb, "_data", None) or os.environb
+    return dict(held)
+
+
+def _handlers() -> list[Any]:
+    """As the interpreter has them: `signal.getsignal` turns each number into an enumeration's member first."""
+    return [HANDLER_OF(number) for number in SIGNALS]
+
+
+def _put_environment(values: Mapping[bytes, bytes]) -> None:
+    for name in set(os.environb) - set(values):
+        del os.environb[name]
+    os.environb.update(values)
+
+
+def _put_handlers(handlers: Sequence[Any]) -> None:
+    for number, handler in zip(SIGNALS, handlers, strict=True):
+        if handler is not None and HANDLER_OF(number) is not handler:
+            signal.signal(number, handler)
+
+
+def _stop_timers(_running: Any) -> None:
+    for timer in TIMERS:
+        signal.setitimer(timer, 0)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _put_limits(limits: Sequence[tuple[int, int]]) -> None:
+    for number, limit in zip(LIMITS, limits, strict=True):
+        if resource.getrlimit(number) != limit:
+            resource.setrlimit(number, limit)
+
+
+def _errors_of_warnings() -> list[Any]:
+    return [entry for entry in warnings.filters if entry[0] == "error"]
+
+
+def _put_errors_of_warnings(before: Sequence[Any]) -> None:
+    warnings.filters[:] = [entry for entry in warnings.filters if entry[0] != "error" or entry in before]  # type: ignore[index]
+
+
+def _put_collection(wanted: tuple[bool, tuple[int, int, int]]) -> None:
+    enabled, thresholds = wanted
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*thresholds)
+
+
+def _trace() -> tuple[Any, Any]:
+    return sys.gettrace(), sys.getprofile()
+
+
+def _put_trace(wanted: tuple[Any, Any]) -> None:
+    sys.settrace(wanted[0])
+    sys.setprofile(wanted[1])
+
+
+PROCESS: Sequence[Setting] = (
+    Setting("signal timers", lambda: [signal.getitimer(timer) != (0.0, 0.0) for timer in TIMERS], _stop_timers),
+    Setting("signal handlers", _handlers, _put_handlers),
+    Setting(
+        "blocked signals",
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
+    ),
+    Setting("working directory", os.getcwd, os.chdir),
+    Setting("environment", _environment, _put_environment),
+    Setting("umask", _umask, os.umask),
+    Setting(
+        "priority",
+        lambda: os.getpriority(os.PRIO_PROCESS, 0),
+        lambda value: os.setpriority(os.PRIO_PROCESS, 0, value),
+    ),
+    Setting("processors", lambda: os.sched_getaffinity(0), lambda value: os.sched_setaffinity(0, value)),
+    Setting("limits", lambda: [resource.getrlimit(number) for number in LIMITS], _put_limits),
+    Setting("locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)),
+    Setting("tracing", _trace, _put_trace),
+    Setting("garbage collection", lambda: (gc.isenabled(), gc.get_threshold()), _put_collection),
+    Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("switch interval", sys.getswitchinterval, sys.setswitchinterval),
+    Setting("warnings as errors", _errors_of_warnings, _put_errors_of_warnings),
+)
+NUMPY = Setting(
+    "numpy's error state",
+    lambda: sys.modules["numpy"].geterr(),  # noqa: PLW0108 - it is imported late, or never
+    lambda value: sys.modules["numpy"].seterr(**value),
+)
+NUMPY_BEGINS: Mapping[str, str] = MappingProxyType(
+    {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+)
+
+
+def _peak() -> int:
+    """Bytes of memory that were in use at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def _resident() -> int:
+    """Bytes of memory in use; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    return 0
+
+
+def _free_memory() -> int:
+    """Bytes that this machine can still give; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    return 0

@@ -1,0 +1,182 @@
+"""A run that was interrupted anywhere and taken up again gives the verdicts of one that was not, on equal data.
+
+Sessions stand in for processes: what they measure depends on side, round and case alone. The driver, its file and the
+judge are the real ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.compare import compare
+from reports.load import load_files
+from reports.looks import open_cases
+from reports.render_json import as_json
+from runner.chains import Chain
+from runner.config import parse, resolve
+from runner.execute import end_of, execute
+from runner.launch import Message
+from runner.plan import Plan
+from runner.preparation import Crew
+from runner.records import Header, SideName, Writer
+from runner.resume import cut_to_header, take_up
+from runner.rounds import Run
+from runner.sides import Checkout, Side
+from tests import build
+
+DAY = date(2026, 11, 30)
+SUITES = "version: 1\ndefaults: {rounds: 6, max_rounds: 12, cache: warm, ceilings: false}\n"
+SETTINGS = resolve(parse(SUITES, "suites.yaml"), None)
+SLOWER: Mapping[str, float] = {"x/same": 1.0, "x/slower": 1.1, "x/dies": 1.0, "y/noisy": 1.01}
+SPREAD: Mapping[str, float] = {"x/same": 0.001, "x/slower": 0.001, "x/dies": 0.001, "y/noisy": 0.05}
+SIDES: Sequence[SideName] = ("base", "head")
+
+
+class Shown:
+    """Told what is going on, as whoever waits is; knows so which round it is."""
+
+    round = 0
+
+    def launch(self, side: str, text: str, cases: int) -> None:
+        if text.startswith("round "):
+            self.round = int(text.split()[1]) - 1
+
+    def stage(self, text: str) -> None:
+        pass
+
+    def case(self, case_id: str) -> None:
+        pass
+
+    def launch_done(self, seen: object) -> None:
+        pass
+
+    def more(self, launches: int) -> None:
+        pass
+
+
+class Session:
+    """What a side's processes would say."""
+
+    def __init__(self, side: SideName, shown: Shown) -> None:
+        self._side, self._shown = side, shown
+        self._died = False
+
+    def launch(self, job: Message, *, fork: bool, timeout_s: float) -> Iterator[Message]:
+        if job["kind"] == "discover":
+            for case in SLOWER:
+                common = {"event": "point", "file": "x.py", "line": 1, "on_cpu": True, "source": "0"}
+                yield common | {"id": case}
+        for target in job.get("targets", ()):
+            case = target["id"]
+            yield {"event": "begin", "case": case, "timeout_s": 1.0}
+            if job["kind"] == "prepare":
+                one = {"name": "main", "status": "ok", "cost_ns": 10**6, "batch": 1, "check": "passed", "result": "0"}
+                yield {
+                    "event": "case", "id": case, "device": "cpu", "timer": "host", "fallback": "", "cache": "warm",
+                    "status": "ok", "inputs": [], "work": None, "baseline": None, "implementations": [one],
+                }  # fmt: skip
+            elif case == "x/dies" and self._shown.round == 2 and self._side == "head" and not self._died:
+                self._died = True  # the others of this round are measured in further launches
+                yield {"event": "exit", "status": "crashed", "detail": "killed", "case": case}
+                return
+            else:
+                yield self._measured(case, target)
+            yield {"event": "finish", "case": case}
+        yield {"event": "exit", "status": "ok", "detail": "", "case": None}
+
+    def _measured(self, case: str, target: Message) -> Message:
+        source = random.Random(f"{self._side}{self._shown.round}{case}")
+        middle = 50_000 * source.gauss(SLOWER[case] if self._side == "head" else 1.0, SPREAD[case])
+        samples = [max(1, int(source.gauss(middle, 50))) for _ in range(target["implementations"]["main"]["samples"])]
+        return {
+            "event": "measurement", "case": case, "implementation": "main", "timing": "host", "cache": "warm",
+            "device_busy_ns": samples, "latency_ns": samples, "stop": "count", "check": "passed", "source": "0",
+        }  # fmt: skip
+
+    def output_tail(self) -> str:
+        return ""
+
+
+def header() -> Header:
+    return build.header(seed=3, rounds=6, looks=list(SETTINGS.looks), suite=SETTINGS.suite, settings=SETTINGS.as_dict())
+
+
+def crew(name: SideName, shown: Shown) -> Crew:
+    root = Path("/side")
+    side = Side(name, Checkout(name, root, "", False, "", "directory", "x"), root, root, MappingProxyType({}), root)
+    session: Any = Session(name, shown)
+    return Crew(side, session, "/side/cases")
+
+
+def measure(path: Path, *, resume: bool) -> None:
+    """What `runner.measuring` does between its sides and the file's last line."""
+    with Writer(path, resume=resume) as writer:
+        taken = None
+        if resume:
+            writer.cut_unfinished_line()
+            _, taken = take_up(path, header(), None)
+            if taken is None:
+                cut_to_header(path)
+        else:
+            writer.write(header())
+        shown = Shown()
+        plan = Plan(tuple(SIDES), 3, 6)
+        run = Run("compare", plan, SETTINGS, SETTINGS.looks, (), (), None, taken)
+        chains = [Chain(None, [crew(name, shown) for name in SIDES])]
+        outcome = execute(run, chains, writer, shown, lambda: open_cases(load_files([path]), DAY))
+        writer.write(end_of(outcome))
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """All that is published of them."""
+    return list(as_json(compare(load_files([path]), DAY))["rows"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "out.jsonl"
+    measure(path, resume=False)
+    return path
+
+
+def test_the_run_has_all_kinds_of_rows(whole: Path) -> None:
+    found = {row["case"]: (row["verdict"], row["rounds"]) for row in rows(whole)}
+    assert found["x/same"] == ("unchanged", 6)
+    assert found["x/slower"][0] == "regressed"
+    assert found["y/noisy"] == ("inconclusive", 12)  # and so the looks are part of it
+    assert found["x/dies"] == ("unchanged", 6)
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory, whole: Path) -> Callable[[Sequence[float]], list[dict[str, Any]]]:
+    """The rows of the run, cut off at shares of its length and taken up again, once after the other."""
+    folder = tmp_path_factory.mktemp("resumed")
+
+    def cut(shares: Sequence[float]) -> list[dict[str, Any]]:
+        path = folder / "out.jsonl"
+        path.write_bytes(whole.read_bytes())
+        for share in shares:
+            data = path.read_bytes()
+            least = data.index(b"\n") + 1  # without a header there is no run
+            path.write_bytes(data[: least + int(share * (len(data.rstrip()) - least))])
+            measure(path, resume=True)
+        return rows(path)
+
+    return cut
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0, 0.999), min_size=1, max_size=2))
+def test_resumed_and_uninterrupted_runs_give_equal_rows(
+    resumed: Callable[[Sequence[float]], list[dict[str, Any]]], whole: Path, shares: list[float]
+) -> None:
+    assert resumed(shares) == rows(whole)

@@ -1,4 +1,4 @@
-"""What a comment looks like on GitHub. Started by scripts/picture; tests open comments with it, too.
+"""What a comment looks like on GitHub, and a page in a browser. Started by scripts/picture; tests open comments with it, too.
 
 The Markdown goes through GitHub's own engine (cmark-gfm) and style sheet into a browser without a window. What GitHub
 does afterwards (mentions, references, emoji codes) is not shown: nothing of a comment may wait for it.
@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Literal
 
 import cmarkgfm
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from reports.compare import compare
 from reports.confirm import confirmed
 from reports.load import load_runs
+from reports.measured import measured
+from reports.page import address, page
+from reports.plots import library
 from reports.render import Links, comment
 from runner.errors import EvenbenchError
 from tests.fakes.node import modules
@@ -40,7 +43,9 @@ FLAGS = (
 RAW_HTML = 1 << 17  # cmark's CMARK_OPT_UNSAFE: GitHub keeps HTML here, and takes out later what it does not allow
 WIDTH = 832  # of a comment's text on GitHub, beside the avatar and the sidebar, in CSS pixels
 MARGIN = 16
+PAGE_WIDTH, PAGE_HEIGHT = 1000, 640  # of a picture of a page: its top, which says what it is
 SHARP = 1.5  # pixels of the picture for one of CSS: enough for a dense screen
+WAITING = "figure.chart:visible:not([data-drawn])"  # charts that are not drawn yet
 SAMPLE = "https://github.com/evenbench/evenbench"
 LINKS = Links(  # as a publisher gives them; a picture shows but their words
     run=f"{SAMPLE}/actions/runs/1",
@@ -122,24 +127,58 @@ def comment_of(paths: Sequence[Path]) -> str:
     return comment(confirmed(compare(first, today), [compare(second, today) for second in seconds]), LINKS)
 
 
+def page_of(path: Path, folder: Path) -> Path:
+    """The page of `evenbench report --format html` of a results file, which may be packed by gzip; an .html file is one."""
+    if path.suffix == ".html":
+        return path
+    results, _ = load_runs([path if path.suffix != ".gz" else _unpacked(path, folder)])
+    outcome = measured(results) if results.header.verb == "run" else compare(results, datetime.now(UTC).date())
+    (folder / "page.html").write_text(page(results, outcome, library()), encoding="utf-8")
+    return folder / "page.html"
+
+
+def picture_of_page(file: Path, case: str, theme: Theme, height: int, out: Path) -> int:
+    """The top of a page, at a case where one is named, as a PNG in `out`. Returns its bytes."""
+    with sync_playwright() as playwright:
+        program = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
+        size: ViewportSize = {"width": PAGE_WIDTH, "height": height}
+        shown = program.new_page(viewport=size, device_scale_factor=SHARP, color_scheme=theme)
+        shown.goto(file.resolve().as_uri() + (address(case) if case else ""))
+        expect(shown.locator(WAITING)).to_have_count(0)
+        made = shown.screenshot(path=out, animations="disabled")
+        program.close()
+    return len(made)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The command. Returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="scripts/picture", description="What a comment looks like on GitHub, as a PNG."
+        prog="scripts/picture", description="What a comment looks like on GitHub, or a page, as a PNG."
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="RESULTS", help="results files, or a comment's .md")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="RESULTS", help="results files, a comment's .md, or a page's .html"
+    )
     parser.add_argument("--out", type=Path, default=Path("comment.png"), metavar="PNG", help="left out: comment.png")
     parser.add_argument("--dark", action="store_true", help="as a reader sees it who has GitHub dark")
     parser.add_argument("--unfold", action="store_true", help="folded parts opened")
+    parser.add_argument("--page", action="store_true", help="the page with charts, instead of the comment")
+    parser.add_argument("--case", default="", metavar="CASE", help="the page opened at this one")
+    parser.add_argument("--height", type=int, default=PAGE_HEIGHT, metavar="PIXELS", help="of a page that is shown")
     asked = parser.parse_args(words)
     try:
         if why := why_not():
             raise EvenbenchError(why)
-        text = comment_of(asked.files)
+        theme: Theme = "dark" if asked.dark else "light"
         asked.out.parent.mkdir(parents=True, exist_ok=True)
-        with browsing() as browser:
-            browser.show(text, "dark" if asked.dark else "light", unfold=asked.unfold)
-            size = len(browser.picture(asked.out))
+        if asked.page or asked.case or asked.files[0].suffix == ".html":
+            with tempfile.TemporaryDirectory() as folder:
+                file = page_of(asked.files[0], Path(folder))
+                size = picture_of_page(file, asked.case, theme, asked.height, asked.out)
+        else:
+            text = comment_of(asked.files)
+            with browsing() as browser:
+                browser.show(text, theme, unfold=asked.unfold)
+                size = len(browser.picture(asked.out))
     except (EvenbenchError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"error: {said}", file=sys.stderr)

@@ -5,6 +5,7 @@ const CHARTS = (() => {
   const SIDES = ["base", "head"];
   const BAR = 16; // pixels of a bar of an implementation
   const GAP = 12; // and between two of them
+  const NARROW = 700; // pixels under which a chart of the device's peaks leaves its labels out
 
   function spec(colours, description, parts) {
     const axis = { labelColor: colours.dim, titleColor: colours.dim, gridColor: colours.line, domainColor: colours.line, tickColor: colours.line, titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12 };
@@ -88,7 +89,7 @@ const CHARTS = (() => {
         { data: { values: [{ low: -equivalence, high: equivalence }] }, mark: { type: "rect", color: colours.line, opacity: 0.45 }, encoding: { x: of("low"), x2: { field: "high" } } },
         { data: { values: [{ at: -effect }, { at: effect }] }, mark: { type: "rule", strokeDash: [4, 3], color: colours.dim }, encoding: { x: of("at") } },
         { data: { values: [{ at: 0 }] }, mark: { type: "rule", color: colours.dim }, encoding: { x: of("at") } },
-        { data: { values: found.rounds }, mark: { type: "tick", size: 16, thickness: 1.5, color: colours.head, opacity: 0.75 }, encoding: { x: of("change"), y: { value: 52 }, tooltip: [{ field: "round" }, { field: "change", format: "+.2%" }] } },
+        ...(found.rounds.length ? [{ data: { values: found.rounds }, mark: { type: "tick", size: 16, thickness: 1.5, color: colours.head, opacity: 0.75 }, encoding: { x: of("change"), y: { value: 52 }, tooltip: [{ field: "round" }, { field: "change", format: "+.2%" }] } }] : []),
         { data: { values: [{ low, high }] }, mark: { type: "rule", strokeWidth: 3, color: colours.ink }, encoding: { x: of("low"), x2: { field: "high" }, y: { value: 24 } } },
         { data: { values: [{ change: found.change }] }, mark: { type: "point", filled: true, size: 90, color: colours.ink, opacity: 1 }, encoding: { x: of("change"), y: { value: 24 }, tooltip: [{ field: "change", format: "+.2%" }] } },
       ],
@@ -152,5 +153,25 @@ const CHARTS = (() => {
     });
   }
 
-  return { launches, spread, change, implementations, overview, clock: machine("clock", "SM clock in MHz"), temperature: machine("temperature", "temperature in °C") };
+  // A part of a specification with colours in place of their names, such as "@ink".
+  function coloured(part, colours) {
+    if (Array.isArray(part)) return part.map((each) => coloured(each, colours));
+    if (part && typeof part === "object") return Object.fromEntries(Object.entries(part).map(([key, value]) => [key, coloured(value, colours)]));
+    return typeof part === "string" && part.startsWith("@") ? colours[part.slice(1)] || part : part;
+  }
+
+  // Specifications that came with the data: names of lines and cases have no room where it is narrow.
+  function ceilings(description) {
+    return (parts, colours, width) => {
+      if (width >= NARROW) return spec(colours, description, coloured(parts, colours));
+      const [margin] = parts.layer; // where the names of lines stand
+      const x = { ...parts.encoding.x, scale: { ...parts.encoding.x.scale, domain: [parts.encoding.x.scale.domain[0], margin.data.values[0].x] } };
+      const layer = parts.layer.filter((each) => !["rect", "rule", "text"].includes(each.mark.type));
+      return spec(colours, description, coloured({ ...parts, encoding: { ...parts.encoding, x }, layer }, colours));
+    };
+  }
+
+  const roofline = ceilings("Operations a second over operations a byte: roofs of the device, and the cases.");
+  const bandwidth = ceilings("Bytes a second over the bytes that a call moves: peaks of the device, and the cases.");
+  return { roofline, bandwidth, launches, spread, change, implementations, overview, clock: machine("clock", "SM clock in MHz"), temperature: machine("temperature", "temperature in °C") };
 })();

@@ -56,7 +56,8 @@
   // ---------------------------------------------------------------------------------------------------------- charts
 
   const media = matchMedia("(prefers-color-scheme: dark)");
-  const NAMES = ["ink", "dim", "paper", "line", "base", "head", "bad", "good", "open", "quiet"];
+  const NAMES = ["ink", "dim", "paper", "line", "base", "head", "bad", "good", "open", "quiet", "tone1", "tone2", "tone3", "tone4", "tone5", "tone6"];
+  const OPENS = ["overview", "roofline", "bandwidth"]; // charts of rows: a click opens one
   const drawn = new Map(); // figure → its view, or null while it is being made
 
   function colours() {
@@ -66,7 +67,7 @@
 
   function valuesOf(figure) {
     const article = figure.closest("article");
-    if (!article) return figure.dataset.chart === "overview" ? data.overview : data.machine;
+    if (!article) return data.ceilings[figure.dataset.chart] || (figure.dataset.chart === "overview" ? data.overview : data.machine);
     const found = data.cases[Number(article.dataset.number)];
     return figure.dataset.part === undefined ? found : found.parts[Number(figure.dataset.part)];
   }
@@ -76,10 +77,10 @@
     delete figure.dataset.drawn;
     const place = one(".drawing", figure) || figure.appendChild(document.createElement("div"));
     place.className = "drawing";
-    const chart = CHARTS[figure.dataset.chart](valuesOf(figure), colours());
+    const chart = CHARTS[figure.dataset.chart](valuesOf(figure), colours(), place.clientWidth);
     const options = { ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: { disableDefaultStyle: true } };
     const { view } = await vegaEmbed(place, chart, options);
-    if (figure.dataset.chart === "overview") view.addEventListener("click", (_, item) => item?.datum?.case && go(item.datum));
+    if (OPENS.includes(figure.dataset.chart)) view.addEventListener("click", (_, item) => item?.datum?.case && go(item.datum));
     figure.dataset.drawn = "";
     drawn.set(figure, view);
   }

@@ -15,7 +15,8 @@ from .histogram import histogram
 from .load import Results
 from .row_rounds import RowRounds
 from .rows import SideRow, tick
-from .tables import ComparedRow, Comparison, MeasuredRow, Times
+from .tables import ComparedRow, Comparison, MeasuredRow
+from .times import Times
 
 Values: TypeAlias = dict[str, Any]  # what JSON takes
 
@@ -48,12 +49,11 @@ def of_change(row: ComparedRow, comparison: Comparison, rounds: RowRounds) -> Va
     """The estimate, its interval, the difference of each whole round, and the bounds that were asked; None without an interval."""
     if row.change is None or row.interval is None:
         return None
+    pairs = rounds.whole if comparison.facts.paired else {}
     return {
         "change": short(row.change),
         "interval": list(map(short, row.interval)),
-        "rounds": [
-            {"round": number + 1, "change": short(head / base - 1)} for number, (base, head) in rounds.whole.items()
-        ],
+        "rounds": [{"round": number + 1, "change": short(head / base - 1)} for number, (base, head) in pairs.items()],
         "min_effect": row.min_effect,
         "equivalence": comparison.judged_by.equivalence,
     }

@@ -10,9 +10,10 @@ import numpy as np
 
 from runner.config import Mute
 from runner.errors import UntrustedInput
-from runner.records import JudgeSettings
+from runner.records import Artifact, JudgeSettings
 
-from . import kinds, notes
+from . import beside, kinds, notes
+from .expectations import expected
 from .facts import facts_of
 from .load import Launch, Results
 from .location import Floats, Row, locations
@@ -78,6 +79,8 @@ def compare(
     partial = not results.complete
     compared = [row_of(pair, *verdict) for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is not None]
     compared += [_judged_row(*each, launches, partial) for each in zip(open_pairs, judgements, located, strict=True)]
+    expectations = expected(results)
+    compared = beside.noted(compared, results.artifacts, expectations)
     facts = facts_of(results, [*clocks, *ended(mutes, today)], [judgement.rounds for judgement in judgements])
     started = moment(facts.header.started)
     return Comparison(
@@ -89,6 +92,7 @@ def compare(
         mean=None if results.header.plant else geometric_mean(rows, located),
         shuffled=_shuffled(shuffled_labels(rows, how, results.header.seed, located=located), open_pairs, judgements),
         artifacts=results.artifacts,
+        expectations=expectations,
         control=_control(results, today, settings, how),
         history=history_of(proofs, facts.uuids, started) if started is not None else None,
     )
@@ -103,7 +107,11 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
     `failed` covers wrong results, a side that could not be prepared, and a case file of head that cannot be imported.
     """
     if isinstance(outcome, Report):
-        met: set[str] = {"failed" if row.status == "wrong" else row.status for row in outcome.rows}
+        met: set[str] = {
+            "failed" if row.status == "wrong" else row.status for row in outcome.rows if row.case not in outcome.muted
+        }
+        met |= {"artifact"} if _artifact_differs(outcome.artifacts, outcome.muted) else set()
+        met |= {"expectation"} if beside.unmet(outcome.expectations, outcome.muted) else set()
         return tuple(condition for condition in fail_on if condition in met)
     counted = [
         row
@@ -114,14 +122,16 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
     if any(side.error or (side.broken and side.name == "head") for side in outcome.facts.sides):
         met.add("failed")
     muted_cases = {row.case for row in outcome.rows if row.muted}
-    if any(
-        each.status != "equal" and each.side == "head" and each.case not in muted_cases for each in outcome.artifacts
-    ):
-        met.add("artifact")
+    met |= {"artifact"} if _artifact_differs(outcome.artifacts, muted_cases) else set()
+    met |= {"expectation"} if beside.unmet(outcome.expectations, muted_cases) else set()
     if outcome.unreliable:
         met -= QUIET_WHERE_UNRELIABLE
     unproven = kinds.unproven(outcome) if fail_on else ()
     return (*unproven, *(condition for condition in fail_on if condition in met))
+
+
+def _artifact_differs(artifacts: Sequence[Artifact], muted_cases: Collection[str]) -> bool:
+    return any(each.status != "equal" and each.side == "head" and each.case not in muted_cases for each in artifacts)
 
 
 def headline(comparison: Comparison) -> str:
@@ -130,7 +140,14 @@ def headline(comparison: Comparison) -> str:
     numbers = {verdict: number - planted[verdict] for verdict, number in comparison.counts.items()}
     marks = {"regressed": _confirmed(comparison)}
     counts = ", ".join(f"{number:,} {verdict}{marks.get(verdict, '')}" for verdict, number in numbers.items() if number)
-    said = [counts or ("no other row" if planted else "nothing to compare")]
+    said = [
+        ", ".join(
+            [
+                counts or ("no other row" if planted else "nothing to compare"),
+                *beside.headline(comparison.artifacts, comparison.expectations),
+            ]
+        )
+    ]
     if heading := kinds.heading(comparison):
         said = [f"{heading};", *(["otherwise"] if planted and counts else []), *said]
     if comparison.muted:

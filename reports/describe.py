@@ -14,7 +14,8 @@ from .compare import headline
 from .kinds import changed, judged, kind_of, planted_change
 from .measured import headline as report_headline
 from .second import SecondRun
-from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts, Times, Verdict
+from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts, Verdict
+from .times import Times
 
 TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a developer wants to see again
 SHORT_SHA = 7  # digits of a commit id that people recognise
@@ -22,6 +23,7 @@ COMMAND_PATTERNS = 3  # families named in the command that repeats a run
 SAFE_WORD = re.compile(r"[A-Za-z0-9_./=,+-]+")  # what a shell takes as it is
 WORKING_TREE = "working tree"  # label of a side for which no ref or directory was named
 DIRTY = "uncommitted changes"
+OF_CEILING = "the time that the device needs at the least, by its measured peaks, over the time that it took"
 
 TIMERS: Mapping[str, str] = MappingProxyType(
     {
@@ -125,7 +127,7 @@ def facts(about: Facts) -> list[str]:
         f"torch {' and '.join(torch)}" if torch else "",
         ", ".join(TIMERS.get(timer, timer) for timer in about.timers),
         f"{' and '.join(about.caches)} cache" if about.caches else "",
-        _rounds(about),
+        rounds(about),
     ]
     return [part for part in parts if part]
 
@@ -138,6 +140,12 @@ def side(about: SideFacts | None) -> tuple[str, str]:
     label = about.label.removeprefix("./")  # a directory, which may say no more than which side it is
     more = (label if about.sha and label not in (".", about.name) else "", DIRTY if about.dirty else "")
     return short, ", ".join(part for part in more if part)
+
+
+def named(about: SideFacts) -> str:
+    """A side by its name, such as ``base 1234567 (main)``; a directory that is called as its side needs no second word."""
+    short, more = side(about)
+    return f"{about.name}{f' {short}' if short != about.name else ''}{f' ({more})' if more else ''}"
 
 
 def shuffled(comparison: Comparison) -> str:
@@ -214,8 +222,8 @@ def control(comparison: Comparison) -> str:
     return f"control, base against a second build of itself: {len(found.flagged):,} of {units.count(found.rows, 'row')} flagged"
 
 
-def reading(comparison: Comparison) -> list[str]:
-    """How to read what the table holds: one sentence each; none about verdicts where no row was judged."""
+def reading(comparison: Comparison, *, shares: bool = True) -> list[str]:
+    """How to read what the table holds: one sentence each; none about verdicts where no row was judged, nor of hidden `shares`."""
     said = []
     if any(row.base or row.head for row in comparison.rows):
         said.append("base, head: the median over launches of each launch's (grouped) median time")
@@ -226,6 +234,8 @@ def reading(comparison: Comparison) -> list[str]:
             else "from the means of the sides' launches, which were not paired (Welch's t on log times)"
         )
         said.append(f"change: {estimate}, above 0 where head is slower, with its 95 % interval")
+    if shares and any(_shares(row.base, row.head) for row in comparison.rows):
+        said.append(f"of ceiling, base → head: {OF_CEILING}")
     if any(row.second is not None for row in comparison.rows):
         said.append(
             "confirmed: a second, independent run of the regressed rows alone calls the row regressed too; "
@@ -287,7 +297,8 @@ def command(comparison: Comparison) -> str:
     return " ".join(["evenbench compare", *words, *narrowed, *plant])
 
 
-def _rounds(about: Facts) -> str:
+def rounds(about: Facts) -> str:
+    """Such as ``8 to 24 rounds``; empty where none was made."""
     if about.rounds is None:
         return ""
     low, high = about.rounds
@@ -311,4 +322,4 @@ def _second(found: SecondRun | None) -> str:
 
 def _shares(base: Times | None, head: Times | None) -> str:
     found: Sequence[float] = [side.share for side in (base, head) if side is not None and side.share is not None]
-    return " → ".join(units.share(share) for share in found)
+    return " → ".join(dict.fromkeys(units.share(share) for share in found))

@@ -16,6 +16,7 @@ from runner.errors import UntrustedInput
 from runner.records import JudgeSettings
 
 from . import notes
+from .beside import noted
 from .compare import LAUNCHES_MAX
 from .decision import Judgement, Settings
 from .facts import facts_of
@@ -64,6 +65,7 @@ def diff(base: Stored, head: Stored, today: date, judge_by: JudgeSettings | None
     launches = {id(launch.event): launch for launch in results.launches}
     compared = [row_of(pair, *verdict) for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is not None]
     compared += [_judged_row(*each, launches) for each in zip(open_pairs, judgements, located, strict=True)]
+    compared = noted(compared, results.artifacts)
     facts = facts_of(
         results, [*notes.clocks(results.launches), *ended(mutes, today)], [judgement.rounds for judgement in judgements]
     )
@@ -91,7 +93,7 @@ def _verdict(pair: Pair, base: Stored, head: Stored, results: Results) -> tuple[
 def _selection(of: Stored) -> object:
     """What decides which cases a run takes."""
     header = of.results.header
-    shard = (header.seed, of.results.missing) if of.results.missing else ()
+    shard = (header.seed, header.shard.plan, of.results.missing) if of.results.missing else ()
     return header.suite, header.settings.get("include"), header.patterns, header.shard.count if shard else 1, shard
 
 

@@ -9,8 +9,11 @@ from typing import TypeAlias
 from . import units
 from .load import Results
 from .notes import CLOCK_KEY, THROTTLE_KEY
+from .render_ceilings import unit_of
+from .roofline import TOO_FAST, Need, is_cold, too_fast
 from .rows import SideRow
 from .tables import distinct
+from .times import Times
 
 Values: TypeAlias = dict[str, float | str | None]
 
@@ -29,6 +32,27 @@ def proof(row: SideRow, results: Results) -> str:
     return joined(
         *(_fact(name, value) for name, value in facts.items() if name not in TOLD and value not in (None, ""))
     )
+
+
+def ceiling(row: SideRow, found: Times) -> str:
+    """What the resources need at their peaks for the work that is declared, the one that binds first; empty without peaks."""
+    if row.peaks is None or row.case is None:
+        return ""
+    if row.case.work is None:
+        return "none: the case declares no work"
+    if found.share is None:
+        warm = "" if is_cold(found.records) else "its data may lie in a cache, "
+        return f"none: {warm}no peak was measured for this work"
+    first, *others = (_need(need) for need in found.needs)
+    told = joined(f"bound by {first}, {units.share(found.share)} of the time", *others)
+    return f"{told}; more than {TOO_FAST:g} times the ceiling cannot be" if too_fast(found.share) else told
+
+
+def _need(need: Need) -> str:
+    """Such as ``memory/copy at 4.21 TB/s: at least 15.9 µs``."""
+    rate = units.quantity(need.rate, unit_of(need.resource[0]))
+    small = " (what a copy of so few bytes reaches)" if need.small else ""
+    return f"{' and '.join(need.resource)} at {rate}{small}: at least {units.time(need.ns)}"
 
 
 def clocks(row: SideRow, results: Results) -> str:

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from . import describe, units
 from .markdown import sanitise
 from .render_json import as_json
-from .tables import ComparedRow, Comparison, MeasuredRow, Report, Times, row_name
+from .tables import ComparedRow, Comparison, MeasuredRow, Report, row_name
+from .times import Times
 
 Value: TypeAlias = str | float | int | bool | None
 

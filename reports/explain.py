@@ -27,7 +27,8 @@ from .location import grouped_median
 from .markdown import sanitise
 from .render_terminal import written
 from .rows import SideRow, Sides, times
-from .tables import Times, distinct, row_name
+from .tables import distinct, row_name
+from .times import Times
 
 Line: TypeAlias = tuple[str, str | RenderableType]  # a label, and foreign text or what is rendered already
 
@@ -104,6 +105,7 @@ def _measured(row: SideRow, found: Times, results: Results) -> list[Line]:
         ("copies", _copies(records, found)),
         ("kernels", _kernels(records, found)),
         ("rate", units.rate(found.tflops, found.bandwidth_tbs)),
+        ("ceiling", evidence.ceiling(row, found)),
         ("clocks", evidence.clocks(row, results)),
         ("others", evidence.others(row, results)),
         ("inputs", _inputs(row.case)),

@@ -35,6 +35,7 @@ def facts_of(results: Results, notes: Sequence[str] = (), rounds: Sequence[int] 
         preparation_s=sum(end.preparation_s for end in results.ends) if results.ends else None,
         measuring_s=sum(end.measuring_s for end in results.ends) if results.ends else None,
         partial=not results.complete,
+        missing=results.missing,
         changed=tuple(dict.fromkeys(name for end in results.ends for name in end.changed)),
         notes=(*results.notes, *_side_notes(results), *_spent(results), *notes),
     )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from runner.config.expectations import EXPECTATIONS_MAX
 from runner.errors import UntrustedInput
 from runner.records import (
     Artifact,
     CaseEvent,
     CeilingsEvent,
     End,
+    ExpectationEvent,
     Failure,
     Header,
     LaunchEnd,
@@ -20,11 +22,15 @@ from runner.records import (
     Lines,
     Look,
     Measurement,
+    Reading,
     Resumed,
     SideEvent,
     SideName,
     Skip,
 )
+from runner.records.fields import ARTIFACTS_MAX
+
+from .compact import Compactor
 
 RESUMES_MAX = 100  # of one run: each looks through what was measured before
 SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
@@ -56,27 +62,32 @@ class Gathered:
     skips: list[Skip] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
     ceilings: list[CeilingsEvent] = field(default_factory=list)
+    expectations: list[ExpectationEvent] = field(default_factory=list)
     end: End | None = None
     # What was seen, to find what comes twice or from nowhere.
     implementations: dict[tuple[SideName, str], frozenset[str]] = field(default_factory=dict)
+    told: set[tuple[str, ...]] = field(default_factory=set)  # artifacts and expectations
     numbers: set[int] = field(default_factory=set)
-    measured: set[tuple[str, str, SideName, int]] = field(default_factory=set)
+    measured: dict[tuple[SideName, int], set[tuple[str, str]]] = field(default_factory=dict)  # in each round
     resumes: int = 0
+    owned: bool = False  # nobody else has the events
+    compactor: Compactor = field(default_factory=Compactor)
 
 
-def gather(lines: Lines) -> Gathered:
-    """Check and sort the events of one file.
+def gather(lines: Lines | Reading) -> Gathered:
+    """Check and sort the events of one file. Those that are read for this alone are packed, see `reports.compact`.
 
     Raises:
         UntrustedInput: a line refers to what is not there, or says again what was said; names the event's line.
     """
-    header = lines.events[0]
+    events = iter(lines)
+    header = next(events)
     if not isinstance(header, Header):
         raise UntrustedInput("line 1: the first line must be the header")
-    found = Gathered(header, lines.cut)
+    found = Gathered(header, cut=False, owned=isinstance(lines, Reading))
     takers = _takers()
     sides = frozenset(side.name for side in header.sides)
-    for number, event in enumerate(lines.events[1:], start=2):
+    for number, event in enumerate(events, start=2):
         try:
             if found.end is not None:
                 raise UntrustedInput("a line after the end")
@@ -85,6 +96,7 @@ def gather(lines: Lines) -> Gathered:
             takers[event.event](found, event)
         except UntrustedInput as error:
             raise UntrustedInput(f"event {number} ({event.event}): {error.message}") from None
+    found.cut = lines.cut
     return found
 
 
@@ -98,7 +110,8 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
             "measurement": _take_measurement,
             "failure": _take_failure,
             "skip": _take_skip,
-            "artifact": lambda found, event: found.artifacts.append(event),
+            "artifact": _take_artifact,
+            "expectation": _take_expectation,
             "launch_end": _take_launch_end,
             "look": _take_look,
             "resumed": _take_resumed,
@@ -156,11 +169,14 @@ def _take_measurement(found: Gathered, event: Measurement) -> None:
     names = found.implementations.get((side, case))
     if names is None or implementation not in names:
         raise UntrustedInput(f"{case}, implementation {implementation}, is not known on {side}")
-    key = (case, implementation, side, in_round)
-    if key in found.measured:
+    row = found.compactor.once((case, implementation))
+    before = found.measured.setdefault((side, in_round), set())
+    if row in before:
         raise UntrustedInput(f"{case}, implementation {implementation}, is measured twice in a round")
-    found.measured.add(key)
-    found.measurements.setdefault((case, implementation), []).append(event)
+    before.add(row)
+    if found.owned:
+        found.compactor.pack(event)
+    found.measurements.setdefault(row, []).append(event)
 
 
 def _take_failure(found: Gathered, event: Failure) -> None:
@@ -176,6 +192,28 @@ def _take_skip(found: Gathered, event: Skip) -> None:
 def _check_launch_side(found: Gathered, event: Failure | Skip) -> None:
     if _launch(found, event.launch).side != event.side:
         raise UntrustedInput(f"launch {event.launch} is not of side {event.side}")
+
+
+def _take_artifact(found: Gathered, event: Artifact) -> None:
+    if len(found.artifacts) >= len(found.header.sides) * ARTIFACTS_MAX:
+        raise UntrustedInput(f"more than {ARTIFACTS_MAX} artifacts a side")
+    _tell_once(found, event.side, event.case, f"artifact {event.name}")
+    found.artifacts.append(event)
+
+
+def _take_expectation(found: Gathered, event: ExpectationEvent) -> None:
+    if len(found.expectations) >= EXPECTATIONS_MAX:
+        raise UntrustedInput(f"more than {EXPECTATIONS_MAX} expectations")
+    _tell_once(found, "head", event.case, f"{event.metric} of {event.implementation} on {event.device}")
+    found.expectations.append(event)
+
+
+def _tell_once(found: Gathered, side: SideName, case: str, what: str) -> None:
+    if (side, case) not in found.implementations:
+        raise UntrustedInput(f"{case} is not known on {side}")
+    if (side, case, what) in found.told:
+        raise UntrustedInput(f"{what} of {case} comes twice")
+    found.told.add((side, case, what))
 
 
 def _take_launch_end(found: Gathered, event: LaunchEnd) -> None:
@@ -205,7 +243,7 @@ def _take_resumed(found: Gathered, event: Resumed) -> None:
     found.measurements = {
         key: [record for record in records if record.launch not in gone] for key, records in found.measurements.items()
     }
-    found.measured = {key for key in found.measured if key[-1] < event.round}
+    found.measured = {key: rows for key, rows in found.measured.items() if key[1] < event.round}
     found.failures = [failure for failure in found.failures if failure.launch not in gone]
     found.skips = [skip for skip in found.skips if skip.launch not in gone]
 

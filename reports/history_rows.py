@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -13,17 +13,18 @@ import numpy as np
 from runner.errors import NothingMeasured, UntrustedInput, UsageError
 from runner.records import SideName
 
+from .costs import costs
 from .load import Results
 from .location import grouped_medians
 from .proofs import moment
 from .rows import SideRow, Sides, times
 from .tables import distinct
 
-NAME, MAJOR, MINOR = "evenbench.history", 1, 0
+NAME, MAJOR, MINOR = "evenbench.history", 1, 1
 SCHEMA = f"{NAME}/{MAJOR}.{MINOR}"
 QUARTILES = (0.25, 0.75)
 
-# The columns of a file, in order, with DuckDB's types. A minor version may add some, never change one.
+# The columns of a file, in order, with DuckDB's types. A minor version may add some, never change one; they are `NEWER`.
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "schema": "VARCHAR",
@@ -60,8 +61,11 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "bytes_written": "BIGINT",
         "inputs": "VARCHAR",
         "source": "VARCHAR",
+        "cost_ns": "DOUBLE",  # what the row takes of a launch
     }
 )
+
+NEWER: Sequence[str] = ("cost_ns",)  # files of 1.0 lack them
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def rows_of(results: Results, side: SideName) -> RunRows:
         "torch": _joined(event.torch for event in results.prepared.get(side, ())),
         "python": _joined(event.python for event in results.prepared.get(side, ())),
     }
+    taken = costs(results)
     kept = [(key, row) for key, row in zip(keys, found, strict=True) if row.status != "absent"]
     machine = _joined(each.uuid for row in found for each in row.common)
     return RunRows(
@@ -134,7 +139,10 @@ def rows_of(results: Results, side: SideName) -> RunRows:
         side=side,
         commit=info.sha,
         machine=machine,
-        rows=tuple({**run, "case": key[0], "implementation": key[1], **_measured(row)} for key, row in kept),
+        rows=tuple(
+            {**run, "case": key[0], "implementation": key[1], **_measured(row), "cost_ns": taken.get(key)}
+            for key, row in kept
+        ),
     )
 
 

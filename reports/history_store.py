@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import UntrustedInput, UsageError
 
-from .history_rows import COLUMNS, MAJOR, NAME, RunRows
+from .history_rows import COLUMNS, MAJOR, NAME, NEWER, RunRows
 from .markdown import sanitise
 from .proofs import LINE_MAX, Proof, dump, moment, read
 
@@ -157,10 +157,15 @@ def opened(folder: Path) -> Iterator[DuckDBPyConnection]:
 
 def _view(duck: DuckDBPyConnection, folder: Path, files: Sequence[str], index: Path | None) -> None:
     columns = ", ".join(_column(name, kind) for name, kind in COLUMNS.items())
-    parts = [f"SELECT {columns} FROM read_parquet({_quoted(index)})"] if index is not None else []  # noqa: S608 - our own path, quoted
+    newer = ", ".join(f'CAST(NULL AS {COLUMNS[name]}) AS "{name}"' for name in NEWER)  # what older files may lack
+    sources = [_quoted(index)] if index is not None else []
     if files:
-        listed = ", ".join(_quoted(folder / file) for file in files)
-        parts.append(f"SELECT {columns} FROM read_parquet([{listed}], union_by_name = true)")  # noqa: S608 - as above
+        sources.append(f"[{', '.join(_quoted(folder / file) for file in files)}]")
+    parts = [
+        f"SELECT {columns} FROM (FROM read_parquet({source}, union_by_name = true) UNION ALL BY NAME "  # noqa: S608 - our own paths, quoted
+        f"(SELECT {newer} WHERE false))"
+        for source in sources
+    ]
     duck.execute(f"CREATE OR REPLACE TEMP VIEW runs AS {' UNION ALL '.join(parts)}")
 
 
@@ -179,6 +184,26 @@ def _check_versions(duck: DuckDBPyConnection) -> None:
                 f"the history has files of {sanitise(str(schema), 100)}, which this evenbench cannot read",
                 f"it reads {NAME}/{MAJOR}.x",
             )
+
+
+def durations_in(folder: Path) -> list[tuple[datetime, dict[str, float]]]:
+    """What cases took of a launch in ns, by the run that tells it; none where the history is empty still.
+
+    Raises:
+        UsageError: DuckDB is missing.
+        UntrustedInput: as `opened`.
+    """
+    if not (folder / "runs").is_dir():
+        return []
+    with opened(folder) as duck:
+        newest = (
+            'SELECT started, "case", sum(cost_ns) FROM runs WHERE cost_ns > 0 GROUP BY started, run_id, side, "case" '
+            'QUALIFY row_number() OVER (PARTITION BY "case" ORDER BY started DESC, run_id, side) = 1'
+        )
+        found: dict[datetime, dict[str, float]] = {}
+        for started, case, taken in duck.execute(newest).fetchall():
+            found.setdefault(started.replace(tzinfo=UTC), {})[case] = taken
+    return [*found.items()]
 
 
 def _index(folder: Path) -> tuple[list[str], Path | None]:

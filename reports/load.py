@@ -22,15 +22,16 @@ from runner.records import (
     CaseEvent,
     CeilingsEvent,
     End,
+    ExpectationEvent,
     Failure,
     Header,
     LaunchEnd,
     LaunchEvent,
     Measurement,
+    Reading,
     SideEvent,
     SideName,
     Skip,
-    read,
 )
 
 from .gather import Gathered, gather
@@ -83,7 +84,7 @@ class Results:
         names: ids by shard and index of the `case` line; empty for a broken file.
         launches: in order, shard after shard.
         measurements: by (case, implementation), in order.
-        failures, skips, artifacts, ceilings: in order.
+        failures, skips, artifacts, ceilings, expectations: in order.
         ends: of the shards that have one.
         missing: indices of the shards that were not given.
         cut: a file ended in the middle of a line.
@@ -100,6 +101,7 @@ class Results:
     skips: tuple[Skipped, ...]
     artifacts: tuple[Artifact, ...]
     ceilings: tuple[CeilingsEvent, ...]
+    expectations: tuple[ExpectationEvent, ...]
     ends: tuple[End, ...]
     missing: tuple[int, ...]
     cut: bool
@@ -209,7 +211,7 @@ def _load(path: Path, max_bytes: int | None) -> Gathered:
         with _opened(path) as stream:
             if max_bytes is not None and os.fstat(stream.fileno()).st_size > max_bytes:
                 raise UntrustedInput(f"larger than {max_bytes} bytes")
-            return gather(read(stream, max_bytes=max_bytes))
+            return gather(Reading(stream, max_bytes=max_bytes))
     except UntrustedInput as error:
         raise UntrustedInput(f"{path}: {sanitise(error.message)}", error.hint) from None  # it may quote the file
 
@@ -253,6 +255,8 @@ def _difference(a: Header, b: Header) -> str:
         return f"both are shard {a.shard.index} of {a.shard.count}"
     if a.shard.count != b.shard.count:
         return f"they are of {a.shard.count} and of {b.shard.count} shards"
+    if a.shard.plan != b.shard.plan:
+        return f"they are of plans {a.shard.plan or 'without durations'} and {b.shard.plan or 'without durations'}"
     own = {"run_id", "started", "shard"}
     differing = sorted(name for name in type(a).model_fields.keys() - own if getattr(a, name) != getattr(b, name))
     return f"they differ in {', '.join(name.rstrip('_') for name in differing)}" if differing else ""
@@ -303,6 +307,7 @@ def merge(shards: Sequence[Gathered]) -> Results:
         skips=tuple(Skipped(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
         artifacts=tuple(artifact for shard in shards for artifact in shard.artifacts),
         ceilings=tuple(ceilings for shard in shards for ceilings in shard.ceilings),
+        expectations=tuple(expectation for shard in shards for expectation in shard.expectations),
         ends=tuple(shard.end for shard in shards if shard.end is not None),
         missing=tuple(index for index in range(shards[0].header.shard.count) if index not in given),
         cut=any(shard.cut for shard in shards),

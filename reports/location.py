@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -75,6 +76,8 @@ def _block(launches: Sequence[Samples], length: int) -> NDArray[np.int64]:
     """Launches of one length, one a line. What is quick for lists is slow for arrays, and the other way round."""
     if isinstance(launches[0], np.ndarray):
         return np.stack(launches).astype(np.int64, copy=False)
+    if all(isinstance(each, array) for each in launches):  # of 64-bit integers: see `reports.compact`
+        return np.frombuffer(b"".join(launches), np.int64).reshape(-1, length)  # type: ignore[arg-type]
     return np.fromiter(chain.from_iterable(launches), np.int64, len(launches) * length).reshape(-1, length)
 
 

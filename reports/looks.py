@@ -9,6 +9,7 @@ from datetime import date
 from typing import NamedTuple
 
 from .compare import compare
+from .expectations import outliers
 from .load import Results
 from .statistics import Settings, open_rows
 
@@ -26,10 +27,12 @@ def open_cases(results: Results, today: date) -> frozenset[str]:
     A row that lost so many rounds that it cannot be judged is open too: more of them may save it.
 
     Args:
-        results: of a comparison that is under way.
+        results: of a comparison that is under way; or of a run, of which rows go on that missed their expectation.
         today: decides which mutes have ended.
     """
     header = results.header
+    if header.verb == "run":
+        return outliers(results)
     how = Settings(tuple(header.looks), header.judge.equivalence, header.judge.family_error)
     rows = compare(results, today).rows
     short = {row.case for row in rows if row.p_slower is None and row.verdict == "failed" and row.base and row.head}

@@ -18,6 +18,7 @@ COMMENT_BUDGET = 60_000  # characters; GitHub refuses 65,536, and counts some ch
 SUMMARY_BUDGET = 1_000 * 1024  # bytes of a job summary; GitHub drops a larger one whole
 TEXT_MAX = 300  # characters of foreign text shown in a cell or line; the results file has all of it
 REPLACEMENT = "\ufffd"
+TAB = 4  # columns
 PIPE = "¦"  # in code spans of a table, where no escape of "|" is read alike by all engines
 
 # Read by Markdown or HTML wherever they stand; "$" starts a formula, ":" may end an emoji's name or a scheme.
@@ -55,6 +56,17 @@ def sanitise(text: str, limit: int | None = None) -> str:
         text = "".join(_visible(char) for char in text)
     text = " ".join(text.split())
     return text if limit is None or len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def preformatted(text: str) -> str:
+    """One line of foreign text whose spaces count: visible, tabs as spaces, and no marker of ours in it."""
+    return "".join(map(_visible, text.expandtabs(TAB))).replace("<!--", f"<!{JOINER}--")
+
+
+def fence(lines: Sequence[str]) -> str:
+    """What begins and ends a block of code that none of these lines can end."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def plain(text: str, limit: int | None = TEXT_MAX) -> str:

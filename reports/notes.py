@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from statistics import median
@@ -11,8 +11,10 @@ from typing import NamedTuple
 from runner.records import SideName
 
 from .load import Launch, Placed
+from .roofline import too_fast
 from .rows import SideRow
 from .tables import Verdict, distinct
+from .times import Times
 
 KERNEL_NAME_MAX = 60  # of a kernel's name in a note; templated ones run to a thousand characters
 CLOCK_KEY = "sm_clock_mhz"  # of a launch's telemetry: the median SM clock while it ran
@@ -23,6 +25,7 @@ MODE_GAP = (
 )
 MODE_MIN_GAP = 0.005  # and at least this change: smaller modes move no verdict
 MODE_MIN_LAUNCHES = 2  # of the smaller cluster: one launch is an outlier
+ABSURD_SHARE = 1e4  # of a ceiling: written short, since a file may claim what has hundreds of digits
 SAME_KERNELS = "same kernels"
 KERNELS_DIFFER = "kernels differ"
 OF_KERNELS = (SAME_KERNELS, KERNELS_DIFFER)  # how a note on kernels begins
@@ -55,7 +58,15 @@ def of_side(sides: Sequence[SideRow]) -> list[str]:
     if any(side.implementation is not None and side.implementation.check != "passed" for side in known):
         notes.append("unchecked")
     notes.extend(dict.fromkeys(side.case.fallback for side in known if side.case is not None and side.case.fallback))
-    return notes
+    return [*notes, *_left(known)]
+
+
+def _left(sides: Sequence[SideRow]) -> list[str]:
+    """What the case changed in its process, or left in it; it was kept from the cases after it."""
+    told = {side.side: side.case.leaves for side in sides if side.case is not None and side.case.leaves}
+    if len(told) == len(sides) and len(set(told.values())) == 1:
+        return [f"the case {text}" for text in set(told.values())]
+    return [f"on {side} the case {text}" for side, text in told.items()]
 
 
 def lacking(sides: Sequence[SideRow], *, partial: bool) -> list[str]:
@@ -87,6 +98,27 @@ def doubts(sides: Sequence[SideRow]) -> list[str]:
         compared = len(sides) > 1  # then no percentiles are shown
         found.append("calls over 10 ms: few samples a launch" if compared else "long call: p10 and p90 are coarse")
     return found
+
+
+def impossible(sides: Mapping[str, Times | None]) -> list[str]:
+    """That a time is shorter than the device needs for the work as declared. `sides` by name; that of a run has none."""
+    found = {name: side for name, side in sides.items() if side is not None and too_fast(side.share)}
+    if not found:
+        return []
+    by_text: dict[str, list[str]] = {}
+    for name, side in found.items():
+        by_text.setdefault(_multiple(side.share), []).append(name)
+    said = ", ".join(f"{text} on {' and '.join(names)}" if names != [""] else text for text, names in by_text.items())
+    causes = ["its work is claimed too large", "the timing is wrong"]
+    if any(side.peaks is not None and not side.peaks.uuid for side in found.values()):
+        causes.append("it does better than numpy, which reached this ceiling")  # of a CPU
+    if any(side.needs[0].unsteady for side in found.values()):
+        causes.append("the ceiling is too low: it varied while it was measured")
+    return [f"share of ceiling {said}: {', or '.join(causes)}"]
+
+
+def _multiple(share: float | None) -> str:
+    return "" if share is None else f"{share:.2f}" if share < ABSURD_SHARE else f"{share:.0e}"
 
 
 def kernels(base: Sequence[Placed], head: Sequence[Placed]) -> str:

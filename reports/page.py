@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -20,13 +20,13 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from . import charts, describe, page_environment, page_table, reasons
+from . import beside, charts, describe, page_environment, page_table, reasons, render_beside, roofline_chart
 from .explain import explained
 from .load import Results
 from .row_rounds import RowRounds
 from .rows import Sides
 from .tables import MAIN, ComparedRow, Comparison, MeasuredRow, Report
-from .why import TESTS, clean, looks, tests, told
+from .why import TESTS, clean, looks, tests, told, told_of_two_runs
 
 STYLES_AND_SCRIPTS = ("page.css", "early.js", "charts.js", "page.js")
 # What could end a script, as JSON may write it.
@@ -73,6 +73,7 @@ class CaseView:
 @dataclass(frozen=True)
 class _Body:
     cases: Sequence[CaseView]
+    paired: bool
     overview: Sequence[Mapping[str, Any]]
     warnings: Sequence[str]
     below: Sequence[str]
@@ -91,9 +92,13 @@ def page(results: Results, outcome: Comparison | Report, library: str) -> str:
     columns, rows = page_table.table(outcome, [address(row.case, row.implementation) for row in outcome.rows])
     machine = charts.of_machine(results)
     environment = _environment()
+    diffs, counted = render_beside.page(outcome.artifacts)
+    body = replace(body, below=[*body.below, *counted])
     texts = {name: _source(environment, name) for name in STYLES_AND_SCRIPTS} | {"library": _harmless(library)}
+    ceilings = roofline_chart.charts_of(outcome)
     data = {
         "overview": body.overview,
+        "ceilings": ceilings,
         "machine": machine,
         "cases": [{"parts": [part.data for part in case.parts]} | dict(case.data) for case in body.cases],
     }
@@ -104,7 +109,9 @@ def page(results: Results, outcome: Comparison | Report, library: str) -> str:
         columns=columns,
         rows=rows,
         body=body,
+        diffs=[(title, [escape(line) for line in lines]) for title, lines in diffs],
         machine=set().union(*machine),
+        ceilings=ceilings,
         about=page_environment.lines(outcome),
         settings=page_environment.settings(outcome.facts),
         tests=TESTS,
@@ -136,21 +143,24 @@ def _compared(results: Results, comparison: Comparison) -> _Body:
         cases.append(CaseView(case, parts, {"implementations": charts.of_implementations(rows)}))
     return _Body(
         cases=cases,
+        paired=comparison.facts.paired,
         overview=charts.of_rows(comparison),
         warnings=describe.warnings(comparison),
-        below=[line for line in page_table.below(comparison) if line],
+        below=[*beside.expectation_lines(comparison.expectations), *filter(None, page_table.below(comparison))],
         reading=describe.reading(comparison),
     )
 
 
 def _judged_part(row: ComparedRow, comparison: Comparison, family: reasons.Family, rounds: RowRounds) -> Part:
+    paired = comparison.facts.paired
+    tell = told if paired else told_of_two_runs
     return Part(
         name="" if row.implementation == MAIN else row.implementation,
         verdict=describe.cells(row).called,
         kind=row.verdict,
-        lines=[line for line in told(row, comparison, family, rounds) if line[1]],
+        lines=[line for line in tell(row, comparison, family, rounds) if line[1]],
         tests=tests(row, comparison, family),
-        looks=looks(row, comparison),
+        looks=looks(row, comparison) if paired else "",
         data={"rounds": charts.of_rounds(rounds), "change": charts.of_change(row, comparison, rounds)},
     )
 
@@ -172,9 +182,10 @@ def _measured(results: Results, report: Report) -> _Body:
         cases.append(CaseView(case, parts, {"implementations": charts.of_implementations(rows)}))
     return _Body(
         cases=cases,
+        paired=True,
         overview=(),
         warnings=report.facts.notes,
-        below=[line for line in [describe.spent(report.facts)] if line],
+        below=[*beside.expectation_lines(report.expectations), *filter(None, [describe.spent(report.facts)])],
         reading=(),
     )
 
@@ -188,11 +199,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(name=_name, number=_number, sentence=_sentence)
+    environment.filters.update(name=breakable, number=_number, sentence=_sentence)
     return environment
 
 
-def _name(text: str) -> Markup:
+def breakable(text: str) -> Markup:
     """An id, which a narrow column breaks where its parts end."""
     parts = NAME_PARTS.findall(clean(text))
     return Markup("<wbr>").join(parts)

@@ -10,8 +10,7 @@ from .tables import Comparison, Facts, Report, SideFacts
 
 def sides(facts: Facts) -> str:
     """Such as ``base 1234567 → head 89abcde (uncommitted changes)``."""
-    named = [(side.name, *describe.side(side)) for side in facts.sides]
-    return " → ".join(f"{name} {short}{f' ({more})' if more else ''}" for name, short, more in named)
+    return " → ".join(describe.named(side) for side in facts.sides)
 
 
 def lines(outcome: Comparison | Report) -> list[tuple[str, list[str]]]:

@@ -59,6 +59,7 @@ def _columns(outcome: Comparison | Report) -> list[Column]:
         Column("head", "number"),
         Column("change [95 %]", "number", vital=True),
         Column("verdict", "word", vital=True),
+        Column("of ceiling", "number"),
         Column("rounds" if outcome.facts.paired else "launches", "number"),
         Column("notes", "word"),
     ]
@@ -75,6 +76,7 @@ def _compared(row: ComparedRow, to: str) -> TableRow:
             Cell(cells.head, row.head_ns),
             Cell(cells.change, row.change),
             Cell(cells.called, TABLE_ORDER.index(row.verdict)),
+            Cell(cells.share, None if row.head is None else row.head.share),
             Cell(cells.rounds, row.rounds or None),
             Cell("; ".join(cells.notes), "; ".join(cells.notes)),
         ),

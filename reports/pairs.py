@@ -129,13 +129,15 @@ def row_of(
     """The row as it is shown; `extra` are notes beyond those that follow from the records."""
     sides = (pair.base, pair.head)
     common = list(chain.from_iterable(side.common for side in sides))
+    base = times(pair.base, judgement.base_ns if judgement else None)
+    head = times(pair.head, judgement.head_ns if judgement else None)
     return ComparedRow(
         case=pair.key[0],
         implementation=pair.key[1],
         verdict=verdict,
         reason=reason,
-        base=times(pair.base, judgement.base_ns if judgement else None),
-        head=times(pair.head, judgement.head_ns if judgement else None),
+        base=base,
+        head=head,
         change=judgement.change if judgement else None,
         interval=judgement.interval if judgement else None,
         resolvable=judgement.resolvable if judgement else None,
@@ -147,7 +149,7 @@ def row_of(
         timing=", ".join(distinct(each.timing for each in common)),
         cache=", ".join(distinct(each.cache for each in common)),
         notes=(*notes.of_row(pair.base, pair.head, verdict), *extra),
-        warnings=(*warnings, *notes.doubts(sides)),
+        warnings=(*notes.impossible({"base": base, "head": head}), *warnings, *notes.doubts(sides)),
         muted=pair.muted,
         planted=pair.planted,
     )

@@ -129,9 +129,10 @@ def because(row: ComparedRow, comparison: Comparison, family: Family) -> str:
         )
         return f"the change was shown to lie {same}, and not that head is {change}{small}"
     could = units.percent(row.resolvable or 0.0, plus=False)
+    rounds = "rounds" if comparison.facts.paired else "launches"
     return (
         f"neither was shown: not that head is {change}, nor that the change lies {same}. "
-        f"These rounds could have shown a change of {could}, whatever the other rows say"
+        f"These {rounds} could have shown a change of {could}, whatever the other rows say"
     )
 
 

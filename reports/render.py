@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from runner.records import SideName
 
-from . import describe, markdown
+from . import describe, markdown, render_beside
 from .render_tables import blocks, run_blocks
 from .tables import Comparison, Report
 from .units import count
@@ -49,12 +49,12 @@ def comment(
 
 
 def summary(comparison: Comparison, links: Links = Links()) -> str:
-    """The same for a job summary: more room, no marker."""
+    """The same for a job summary: more room, so shares of ceilings too; no marker."""
     budget = markdown.SUMMARY_BUDGET
-    text = _render(comparison, links, "", budget)
+    text = _render(comparison, links, "", budget, shares=True)
     while len(text.encode()) > markdown.SUMMARY_BUDGET:  # a budget counts characters, this limit bytes
         budget = budget * 9 // 10
-        text = _render(comparison, links, "", budget)
+        text = _render(comparison, links, "", budget, shares=True)
     return text
 
 
@@ -68,10 +68,11 @@ def run_comment(report: Report) -> str:
         "warnings": _warnings(report.facts.notes),
         "footer": " · ".join(part for part in (describe.spent(report.facts), f"evenbench {harness}") if part),
     }
-    return _filled(values, run_blocks(report), markdown.COMMENT_BUDGET, "")
+    parts = [*run_blocks(report), *render_beside.blocks(report.artifacts, report.expectations)]
+    return _filled(values, parts, markdown.COMMENT_BUDGET, "")
 
 
-def _render(comparison: Comparison, links: Links, marker: str, budget: int) -> str:
+def _render(comparison: Comparison, links: Links, marker: str, budget: int, *, shares: bool = False) -> str:
     values = {
         "marker": marker,
         "title": describe.title(comparison),
@@ -81,7 +82,10 @@ def _render(comparison: Comparison, links: Links, marker: str, budget: int) -> s
     }
     places = (("full report", links.report), ("raw samples", links.samples))
     where = next((markdown.link(text, url) for text, url in places if url), "")
-    return _filled(values, blocks(comparison), budget, where)
+    room = render_beside.SUMMARY_ROOM if shares else render_beside.COMMENT_ROOM  # which only a summary shows
+    beside = render_beside.blocks(comparison.artifacts, comparison.expectations, room)
+    parts = [*blocks(comparison, shares=shares), *beside]
+    return _filled(values, parts, budget, where)
 
 
 def _filled(values: Mapping[str, Any], parts: Sequence[markdown.Block], budget: int, where: str) -> str:
@@ -105,9 +109,8 @@ def _facts(comparison: Comparison) -> str:
     for side in names:
         short, more = describe.side(comparison.facts.side(side))
         if short:
-            sides.append(
-                f"{side} {markdown.code(short, FACTS_MAX)}" + (f" ({markdown.plain(more, FACTS_MAX)})" if more else "")
-            )
+            called = "" if short == side else f" {markdown.code(short, FACTS_MAX)}"  # a directory called as its side
+            sides.append(f"{side}{called}" + (f" ({markdown.plain(more, FACTS_MAX)})" if more else ""))
     parts.append(" → ".join(sides))
     parts += [markdown.plain(said) for said in describe.proved(comparison)]
     parts += [

@@ -9,7 +9,8 @@ from . import describe
 from .kinds import kind_of, planted_change
 from .proofs import ProofHistory
 from .second import SecondRun
-from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report, Times
+from .tables import ComparedRow, Comparison, Facts, MeasuredRow, Report
+from .times import Times
 
 COMPARISON_SCHEMA = "evenbench.comparison/1.0"
 REPORT_SCHEMA = "evenbench.report/1.0"
@@ -18,9 +19,11 @@ NS_PER_MS = 1e6
 
 def as_json(outcome: Comparison | Report) -> dict[str, Any]:
     """All of a comparison or report as plain data: times in ms, changes and shares as fractions, None where missing."""
+    artifacts = [artifact.model_dump(mode="json", exclude={"event"}) for artifact in outcome.artifacts]
+    expectations = [asdict(each) for each in outcome.expectations]
     if isinstance(outcome, Report):
         rows = [_measured_row(row) for row in outcome.rows]
-        return _common(REPORT_SCHEMA, outcome) | {"rows": rows}
+        return _common(REPORT_SCHEMA, outcome) | {"artifacts": artifacts, "expectations": expectations, "rows": rows}
     return _common(COMPARISON_SCHEMA, outcome) | {
         "kind": kind_of(outcome),
         "planted": _planted(outcome),
@@ -31,7 +34,8 @@ def as_json(outcome: Comparison | Report) -> dict[str, Any]:
         "geometric_mean": None if outcome.mean is None else asdict(outcome.mean),
         "shuffled_labels": None if outcome.shuffled is None else asdict(outcome.shuffled),
         "control": None if outcome.control is None else asdict(outcome.control),
-        "artifacts": [artifact.model_dump(mode="json", exclude={"event"}) for artifact in outcome.artifacts],
+        "artifacts": artifacts,
+        "expectations": expectations,
         "rows": [_compared_row(row) for row in outcome.rows],
     }
 
@@ -62,6 +66,7 @@ def _facts(facts: Facts) -> dict[str, Any]:
         "preparation_s": facts.preparation_s,
         "measuring_s": facts.measuring_s,
         "partial": facts.partial,
+        "missing_shards": facts.missing,
         "paired": facts.paired,
         "notes": facts.notes,
     }

@@ -52,18 +52,18 @@ ALIGN: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 
 
-def blocks(comparison: Comparison) -> list[Block]:
-    """What a comment holds between headline and footer."""
+def blocks(comparison: Comparison, *, shares: bool = False) -> list[Block]:
+    """What a comment holds between headline and footer; with `shares` of ceilings where there are some and there is room."""
     rows = [(row, describe.cells(row)) for row in comparison.rows]
     telling = [cells for row, cells in rows if row.verdict != "unchanged"]
-    shares = any(cells.share for _, cells in rows)
+    shares = shares and any(cells.share for _, cells in rows)
     found = []
     if telling:
         found.append(_table([_telling(cells, shares=shares) for cells in telling]))
         found.append(_below((cells.name, cells.notes) for cells in telling))
     if quiet := [(row.family, cells) for row, cells in rows if row.verdict == "unchanged"]:
         found.append(_folded(quiet, shares=shares))
-    if said := describe.reading(comparison):
+    if said := describe.reading(comparison, shares=shares):
         before, after = markdown.folded("How to read this")
         found.append(Block(before, ("\n".join(f"- {sentence}" for sentence in said),), after, READING, ""))
     return found

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from . import describe
+from . import describe, render_beside
 from .describe import Cells
 from .markdown import sanitise
 from .tables import MAIN, Comparison, Report, row_name
@@ -65,7 +65,7 @@ class _Column:
 def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False) -> str:
     """The comparison as a table: headline first, failures on top, then how to read it.
 
-    No case is ever cut: a table that is too wide loses columns, and may be wider than `width` in the end.
+    No case is ever cut: a table that is too wide loses columns, and puts cases on lines of their own in the end.
 
     Args:
         comparison: what to show.
@@ -89,11 +89,6 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         ),
     ]
     about = comparison.facts
-    sides = [
-        f"{side.name} {short}{f' ({more})' if more else ''}"
-        for side in about.sides
-        for short, more in [describe.side(side)]
-    ]
     footers = [
         *describe.proved(comparison),
         describe.mean(comparison),
@@ -106,9 +101,10 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
     return written(
         [
             Text(describe.title(comparison), "bold"),
-            _wrapped(" · ".join([*describe.facts(about), " → ".join(sides)]), width),
+            _wrapped(" · ".join([*describe.facts(about), " → ".join(map(describe.named, about.sides))]), width),
             *(_wrapped(f"! {warning}", width, "yellow") for warning in describe.warnings(comparison)),
             *_table(columns, [(row.name, row.notes) for row in rows], width),
+            *render_beside.terminal(comparison.artifacts, comparison.expectations),
             *(_wrapped(line, width, "dim") for line in footers if line),
         ],
         width,
@@ -146,6 +142,7 @@ def run_table(report: Report, width: int = WIDE, *, colour: bool = False) -> str
             _wrapped(" · ".join(describe.facts(report.facts)), width),
             *(_wrapped(f"! {note}", width, "yellow") for note in report.facts.notes),
             *_table(columns, [(row_name(row.case, row.implementation), row.notes) for row in rows], width),
+            *render_beside.terminal(report.artifacts, report.expectations, counted=bool(report.rows)),
             *([_wrapped(spent, width, "dim")] if spent else []),
         ],
         width,
@@ -157,9 +154,10 @@ def _table(columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]
     """The columns that hold something and have room, and the notes of each row, by name: in the table or below it."""
     if not notes:
         return []
-    full = kept = [column for column in columns if any(cell.plain for cell in column.cells)]
-    while _width(kept) > width and (last := max(column.goes for column in kept)):
-        kept = [column for column in kept if column.goes != last]
+    full = [column for column in columns if any(cell.plain for cell in column.cells)]
+    kept = _fitting(full, width)
+    if _width(kept) > width:
+        return _stacked(full, notes, width)
     inside = width >= WIDE and _width(kept) + GAP + NOTES_MIN <= width
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", width=None if inside else _width(kept))
     for column in kept:
@@ -168,14 +166,50 @@ def _table(columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]
         table.add_column("notes", overflow="fold")
     for number, (_, said) in enumerate(notes):
         table.add_row(*(column.cells[number] for column in kept), *([_text("; ".join(said))] if inside else []))
-    parts: list[RenderableType] = [table]
-    if gone := [column.title for column in full if column not in kept]:
-        parts.append(
-            _wrapped(f"no room for {', '.join(gone)}: with them the table takes {_width(full)} columns", width, "dim")
-        )
-    if not inside and (below := _below(notes)):
-        parts += [*(_wrapped(line, width) for line in below), Text()]
-    return parts
+    return [table, *_gone(full, kept, width), *(_notes_below(notes, width) if not inside else [])]
+
+
+def _stacked(
+    columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]], width: int
+) -> list[RenderableType]:
+    """The first column on lines of its own, which a terminal may break; the others below it, a line for each row."""
+    names, rest = columns[0], columns[1:]
+    kept = _fitting(rest, width - EDGES)
+    titles = [Text(column.title, "bold") for column in kept]
+    lines = [Text(f" {names.title}", "bold"), _aligned(titles, kept), Text(" " + "─" * (width - EDGES))]
+    for number, name in enumerate(names.cells):
+        lines += [Text(" ").append_text(name)] if name.plain else []
+        lines.append(_aligned([column.cells[number] for column in kept], kept))
+    return [Text(), *lines, Text(), *_gone(rest, kept, width), *_notes_below(notes, width)]
+
+
+def _aligned(cells: Sequence[Text], columns: Sequence[_Column]) -> Text:
+    line = Text(" " * EDGES)
+    for cell, column in zip(cells, columns, strict=True):
+        shown = cell.copy()
+        shown.align("right" if column.right else "left", column.width)
+        line.append(" " * (GAP if len(line) > EDGES else 1)).append_text(shown)
+    return line
+
+
+def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:
+    """The columns without those for which there is no room."""
+    kept = list(columns)
+    while _width(kept) > width and (last := max(column.goes for column in kept)):
+        kept = [column for column in kept if column.goes != last]
+    return kept
+
+
+def _gone(full: Sequence[_Column], kept: Sequence[_Column], width: int) -> list[RenderableType]:
+    """Which columns had no room; nothing where all had."""
+    titles = ", ".join(column.title for column in full if column not in kept)
+    said = f"no room for {titles}: with them the table takes {_width(full)} columns"
+    return [_wrapped(said, width, "dim")] if titles else []
+
+
+def _notes_below(notes: Iterable[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
+    below = _below(notes)
+    return [*(_wrapped(line, width) for line in below), Text()] if below else []
 
 
 def _below(notes: Iterable[tuple[str, Sequence[str]]]) -> list[str]:

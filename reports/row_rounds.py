@@ -50,8 +50,9 @@ class RowRounds:
 
     def marks(self) -> list[Mark]:
         """Each launch of base and head that was to measure the row, in the order in which they ran."""
-        cases = [side.case for side in (self.base, self.head) if side.case is not None]
-        indices = {case.side: case.index for case in cases}
+        sides = {side.side: side.case for side in (self.base, self.head) if side.case is not None}
+        cases = list(sides.values())
+        indices = {side: case.index for side, case in sides.items()}  # a case of another run has that run's side
         ids = {case.id for case in cases}
         on_host = any(case.device == evidence.HOST for case in cases)
         found: dict[tuple[int, SideName], Mark] = {}

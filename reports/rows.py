@@ -15,7 +15,9 @@ from runner.records import CaseEvent, ImplementationRecord, Input, SideName, Wor
 
 from .load import Launch, Placed, Results
 from .location import grouped_medians
-from .tables import MAIN, Times, Verdict, distinct
+from .roofline import Peaks, is_cold, needs, peaks_for, peaks_of, share
+from .tables import MAIN, Verdict, distinct
+from .times import Times
 
 Key = tuple[str, str]  # case and implementation
 Status = Literal["ok", "wrong", "failed", "skipped", "absent"]
@@ -57,7 +59,10 @@ _COMMON = attrgetter(
 
 @dataclass(frozen=True)
 class SideRow:
-    """A row on one side. `placed` is its timed measurements by round; `losses` the rounds that died."""
+    """A row on one side. `placed` is its timed measurements by round; `losses` the rounds that died.
+
+    `peaks` are those of the device that it ran on; None where they are not known.
+    """
 
     side: SideName
     status: Status
@@ -66,6 +71,7 @@ class SideRow:
     implementation: ImplementationRecord | None
     placed: tuple[Placed, ...]
     losses: tuple[Loss, ...]
+    peaks: Peaks | None = None
 
     @property
     def bad(self) -> bool:
@@ -94,6 +100,7 @@ class Sides:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._losses = _losses(results)
+        self._peaks = [peaks_of(ceilings) for ceilings in results.ceilings]
 
     def keys(self, sides: Sequence[SideName]) -> list[Key]:
         """All rows of the sides, sorted by case, then in the order in which a case lists its implementations."""
@@ -123,7 +130,8 @@ class Sides:
             gravest = min(losses, key=lambda loss: GRAVITY.index(_status_of(loss)))
             told = _quoted(gravest.kind, gravest.error)
             return SideRow(side, _status_of(gravest), told, case, found, (), losses)
-        return SideRow(side, status, reason, case, found, tuple(placed), losses)
+        peaks = peaks_for(placed[0].launch, self._peaks) if placed else None
+        return SideRow(side, status, reason, case, found, tuple(placed), losses, peaks)
 
 
 def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
@@ -183,11 +191,16 @@ def times(row: SideRow, ns: float | None = None) -> Times | None:
         ns = median(grouped_medians([record.device_busy_ns for record in records], ticks).tolist())
     work = row.case.work
     moved = 0 if work is None else work.bytes_read + work.bytes_written
+    needed = needs(work, row.peaks, cold=is_cold(records)) if work and row.peaks else ()
     return Times(
         ns=ns,
         records=tuple(records),
         tflops=work.flops / ns / 1e3 if work and work.flops and ns > 0 else None,
         bandwidth_tbs=moved / ns / 1e3 if moved and ns > 0 else None,
+        share=share(needed, ns),
+        needs=needed,
+        work=work,
+        peaks=row.peaks,
     )
 
 

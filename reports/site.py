@@ -16,6 +16,7 @@ from .history_changes import Change, Found
 from .history_store import safe
 from .history_text import SHORT, commits, compare_url, machine, stack
 from .markdown import sanitise
+from .page import breakable
 from .proofs import Proof, ProofHistory, history_of, moment
 from .tables import row_name
 
@@ -49,6 +50,7 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.filters["name"] = breakable
     newest = max((glance.last for glance in site.glances), default=None)
     by_case = {case: list(group) for case, group in groupby(site.series, key=lambda each: each.place.case)}
     of_case: dict[str, list[Change]] = {}

@@ -91,6 +91,7 @@ def joined(base: Stored, head: Stored) -> Results:
             if each.side == side.side
         ),
         ceilings=base.results.ceilings + head.results.ceilings,
+        expectations=(),
         ends=(End(at=head.results.header.started, rounds=0, changed=edited),),
         missing=(),
         cut=False,
@@ -100,9 +101,10 @@ def joined(base: Stored, head: Stored) -> Results:
 def _refuse_one_run(base: Stored, head: Stored) -> None:
     one, other = base.results.header, head.results.header
     if one.run_id == other.run_id:
-        raise UsageError(f"{base.name} and {head.name} are one run", "evenbench report compares its sides, in pairs")
+        hint = "evenbench report compares its sides, in pairs" if len(one.sides) > 1 else "name the file of another run"
+        raise UsageError(f"{base.name} and {head.name} are one run", hint)
     a, b = one.shard, other.shard
-    if one.seed == other.seed and a.count == b.count > 1 and a.index != b.index:
+    if one.seed == other.seed and (a.count, a.plan) == (b.count, b.plan) and a.index != b.index:
         raise UsageError(
             f"{base.name} is shard {a.index} of {a.count}, {head.name} shard {b.index}: they have no case in common",
             "name the same shard of both; evenbench report puts shards of one run together",

@@ -5,20 +5,17 @@ Times are nanoseconds, changes fractions (above 0: head is slower), rates 10¹²
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
-from statistics import median
 from typing import Literal
 
-from runner.records import Artifact, Header, JudgeSettings, Measurement, SideName
+from runner.records import Artifact, Header, JudgeSettings, SideName
 
-from .location import grouped_medians
+from .expected import Expected
 from .proofs import ProofHistory
 from .second import SecondRun
 from .statistics import GeometricMean
+from .times import Times
 
 Verdict = Literal[
     "failed",
@@ -43,64 +40,6 @@ TABLE_ORDER: tuple[Verdict, ...] = (
 HEADLINE_ORDER: tuple[Verdict, ...] = (
     "failed", "wrong", "regressed", "improved", "fixed", "new", "removed", "skipped", "unchanged", "inconclusive", "incomparable",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Times:
-    """One side of a row. What few formats show is computed when it is asked for.
-
-    Attributes:
-        ns: median of the launch locations, device-busy time of one iteration.
-        records: of its timed launches; at least one.
-        tflops, bandwidth_tbs: the case's declared work over `ns`; None where it declares none.
-        share: of the ceiling that binds, a fraction; None without ceilings.
-    """
-
-    ns: float
-    records: tuple[Measurement, ...]
-    tflops: float | None
-    bandwidth_tbs: float | None
-    share: float | None = None
-
-    @property
-    def launches(self) -> int:
-        """Timed ones."""
-        return len(self.records)
-
-    @cached_property
-    def percentiles_ns(self) -> tuple[float, float]:
-        """p10 and p90 of all samples of all launches."""
-        ordered = sorted(chain.from_iterable(record.device_busy_ns for record in self.records))
-        return _quantile(ordered, 0.1), _quantile(ordered, 0.9)
-
-    @cached_property
-    def latency_ns(self) -> float | None:
-        """As `ns`, of the time from the first start to the last end; None where the timer does not tell."""
-        if all(record.latency_ns == record.device_busy_ns for record in self.records):
-            return self.ns  # of the same launches as the judge took
-        return self._median("latency_ns")
-
-    @cached_property
-    def uncounted_copy_ns(self) -> float | None:
-        """As `ns`, of the copies that do not count; None without any."""
-        return self._median("uncounted_copy_ns")
-
-    @cached_property
-    def samples(self) -> int:
-        """In one launch, as most launches have it."""
-        return _most_common(len(record.device_busy_ns) for record in self.records)
-
-    @cached_property
-    def n_kernels(self) -> int | None:
-        """Of one iteration, as most have it; None where the timer cannot know."""
-        known = [record.n_kernels for record in self.records if record.n_kernels]
-        return _most_common(chain.from_iterable(known)) if known else None
-
-    def _median(self, name: Literal["latency_ns", "uncounted_copy_ns"]) -> float | None:
-        known = [record for record in self.records if getattr(record, name)]
-        ticks = [record.tick_ns for record in known]
-        located = grouped_medians([getattr(record, name) for record in known], ticks)
-        return median(located.tolist()) if known else None
 
 
 @dataclass(frozen=True)
@@ -195,6 +134,7 @@ class Facts:
         rounds: the fewest and the most whole rounds of a judged row; None without one.
         preparation_s, measuring_s: summed over shards; None where no shard came to its end.
         partial: the run did not come to its end, or shards are missing.
+        missing: indices of the shards that are.
         changed: sides whose code was edited while it was measured, and which files; foreign text.
         notes: a sentence each; may quote foreign text.
         paired: base and head were measured in the rounds of one run; else in two runs, and `rounds` counts launches.
@@ -214,6 +154,7 @@ class Facts:
     changed: tuple[str, ...]
     notes: tuple[str, ...]
     paired: bool = True
+    missing: tuple[int, ...] = ()
 
     def side(self, name: SideName) -> SideFacts | None:
         """The side of that name; None where the run had none."""
@@ -250,7 +191,7 @@ class Comparison:
         muted: rows whose verdict does not count.
         mean: geometric mean of the change over the judged rows; None where one of them was slowed on purpose.
         shuffled: what shuffled labels gave; None where no row was judged.
-        artifacts: generated texts held against their saved copies.
+        artifacts, expectations: generated texts held against their saved copies, committed figures against head's times.
         history: what earlier runs proved about this machine; None where nothing is known.
         seconds: facts of the runs that measured the regressed rows again.
         control: base against a second build of itself; None where the run had no such side.
@@ -264,6 +205,7 @@ class Comparison:
     mean: GeometricMean | None
     shuffled: ShuffledLabels | None
     artifacts: tuple[Artifact, ...] = ()
+    expectations: tuple[Expected, ...] = ()
     history: ProofHistory | None = None
     seconds: tuple[Facts, ...] = ()
     control: Control | None = None
@@ -309,11 +251,20 @@ class MeasuredRow:
 
 @dataclass(frozen=True)
 class Report:
-    """A run of one side: its rows by case, in the order in which the case lists its implementations."""
+    """A run of one side: its rows by case, in the order in which the case lists its implementations.
+
+    Attributes:
+        artifacts: generated texts held against their saved copies.
+        expectations: committed figures held against what was measured.
+        muted: the cases that do not count for ``fail_on``.
+    """
 
     facts: Facts
     rows: tuple[MeasuredRow, ...]
     counts: Mapping[str, int]
+    artifacts: tuple[Artifact, ...] = ()
+    expectations: tuple[Expected, ...] = ()
+    muted: frozenset[str] = frozenset()
 
 
 def family(case: str) -> str:
@@ -329,17 +280,3 @@ def row_name(case: str, implementation: str) -> str:
 def distinct(values: Iterable[str]) -> tuple[str, ...]:
     """The distinct values that are not empty, sorted."""
     return tuple(sorted(set(values) - {""}))
-
-
-def _quantile(ordered: Sequence[int], fraction: float) -> float:
-    """Between the two nearest samples, linearly, as numpy's default."""
-    position = (len(ordered) - 1) * fraction
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
-
-
-def _most_common(values: Iterable[int]) -> int:
-    """The smallest of the most common ones, so that order does not matter."""
-    seen = Counter(values)
-    return min(seen, key=lambda value: (-seen[value], value))

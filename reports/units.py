@@ -82,6 +82,11 @@ def rate(tflops: float | None, bandwidth_tbs: float | None) -> str:
     return " · ".join(parts)
 
 
+def quantity(value: float, unit: str) -> str:
+    """A rate in its unit, such as ``4.31 TB/s``."""
+    return _scaled(value / 1e12, unit)
+
+
 def _scaled(tera: float, unit: str) -> str:
     scale, prefix = next((scale, prefix) for lowest, scale, prefix in RATE_PREFIXES if tera >= lowest)
     return f"{_significant(tera / scale, DIGITS)}{SPACE}{prefix}{unit}"

@@ -111,8 +111,8 @@ def told(
         ("otherwise", _one(reasons.otherwise(row, comparison, family))),
         ("muted", _one(row.muted.removeprefix("muted "))),
         ("case", _both(_case(base.case), _case(head.case))),
-        ("base", _one(_state(base, row))),
-        ("head", _one(_state(head, row))),
+        ("base", _one(_state(base, row, paired=comparison.facts.paired))),
+        ("head", _one(_state(head, row, paired=comparison.facts.paired))),
         ("printed", tuple(_printed(rounds))),
         ("rounds", _one(rounds.dropped())),
         ("change", (*_one(_estimate(row)), *rounds.differences())),
@@ -123,8 +123,21 @@ def told(
         ("kernels", (*_kernel_note(row), *kernel_lines(base, head))),
         ("inputs", _both(_inputs(base.case), _inputs(head.case))),
         ("work", _both(_work(base.case), _work(head.case))),
+        (
+            "ceiling",
+            _both(*(evidence.ceiling(side, its) if its else "" for side, its in ((base, row.base), (head, row.head)))),
+        ),
         ("notes", tuple(_notes(row, rounds))),
     ]
+
+
+def told_of_two_runs(
+    row: ComparedRow, comparison: Comparison, family: reasons.Family, rounds: RowRounds
+) -> list[tuple[str, tuple[str, ...]]]:
+    """As `told`, of a row of two stored runs: their launches make no rounds."""
+    change = f"{units.change(row.change, row.interval)}: from the means of the sides' launches, which were not paired"
+    of_rounds = {"otherwise": (), "rounds": (), "modes": (), "change": _one(change if row.change is not None else "")}
+    return [(label, of_rounds.get(label, lines)) for label, lines in told(row, comparison, family, rounds)]
 
 
 def _drawn(
@@ -177,7 +190,7 @@ def _case(case: CaseEvent | None) -> str:
     return evidence.joined(case.title, f"{case.file}:{case.line}") if case is not None else ""
 
 
-def _state(side: SideRow, row: ComparedRow) -> str:
+def _state(side: SideRow, row: ComparedRow, *, paired: bool) -> str:
     """What became of a side."""
     if side.status == "absent":
         return f"has no {'such case' if side.case is None else 'such implementation'}"
@@ -190,7 +203,7 @@ def _state(side: SideRow, row: ComparedRow) -> str:
     )
     if found is None:  # never so of a side with measurements
         return ""
-    number = found.launches if row.change is None else row.rounds
+    number = row.rounds if paired and row.change is not None else found.launches
     launches = "1 launch" if number == 1 else f"{number:,} launches"
     return (
         f"{units.time(found.ns)}, the median of {launches} with {units.count(found.samples, 'sample')} each; {checks}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from .artifact_names import check_artifacts
 from .errors import CaseError
 from .grid import VALUE_PATTERN, Params, Scalar, case_id, checked_grid
 
@@ -75,7 +76,7 @@ class Bench:
         count_copies: copies belong to the work, so they count as device-busy time.
         implementations: name → callable or `Implementation`, for a case with several.
         baseline: the implementation that ratios refer to; required with `implementations`.
-        artifacts: file name → text that this case generated.
+        artifacts: plain file name → text that this case generated, held against the copy saved in ``artifacts/``.
     """
 
     run: Callable[[], Any] | None = None
@@ -101,6 +102,7 @@ class Bench:
                 raise CaseError(f"baseline={self.baseline!r} must name one of the implementations: {names}")
         elif self.baseline is not None:
             raise CaseError("baseline= needs implementations=")
+        check_artifacts(self.artifacts)
 
 
 @dataclass(frozen=True)

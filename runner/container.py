@@ -13,6 +13,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -59,7 +60,7 @@ def choose_launcher(asked: LauncherName | None, image: str, gpu: str, environ: M
     Args:
         asked: ``--launcher``.
         image: of base's suites.yaml; empty for none.
-        gpu: UUID of the GPU; empty for none.
+        gpu: UUID of the GPU that containers see where nothing is measured; empty for none.
         environ: holds the settings of this machine.
 
     Raises:
@@ -69,7 +70,7 @@ def choose_launcher(asked: LauncherName | None, image: str, gpu: str, environ: M
     host = HostSettings.read(environ)
     name = host.launcher_for(asked)
     if name == "local":
-        return LocalLauncher(gpu, host.image)
+        return LocalLauncher(host.image)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = Limits.of_host(memory, os.cpu_count() or 1, host.memory)
     return ContainerLauncher(name, host.image_for(image), gpu, limits, setup_network=host.setup_network)
@@ -80,7 +81,7 @@ class ContainerLauncher:
 
     Args:
         image: its reference. Its id is taken once, so that all sides run in the same one.
-        gpu: UUID of the GPU; empty for none.
+        gpu: UUID of the GPU that containers see where nothing is measured; empty for none.
         setup_network: of the engine, for set-ups alone.
 
     Raises:
@@ -144,18 +145,22 @@ class ContainerLauncher:
         container = self._container(f"{side.name}-python", ["python", *arguments], self._mounts(side.name))
         return self._run(container, timeout_s, keep=keep)
 
+    def run_probes(self, device: str, gpu: str, timeout_s: float) -> Finished:
+        """See `Launcher.run_probes`: in a container of its own."""
+        return self._run(replace(self._container("ceilings", ["ceilings", device]), gpu=gpu), timeout_s)
+
     def root_of_cases(self, side: Side, owner: Side) -> Path:
         """See `Launcher.root_of_cases`."""
         return side.root if owner is side else Path(CASES_OWNER) / side.root.relative_to(SIDE)
 
-    def open(self, side: Side, owner: Side) -> ParentSession:
+    def open(self, side: Side, owner: Side, gpu: str) -> ParentSession:
         """Start the side's container with its warm parent."""
         mounts = self._mounts(side.name)
         if owner is not side:
             mounts.append(Mount(self._volume(owner.name, SIDE), CASES_OWNER))
 
         def start() -> Started:
-            container = self._container(f"{side.name}-launches", ["launches"], mounts)
+            container = replace(self._container(f"{side.name}-launches", ["launches"], mounts), gpu=gpu)
             process = subprocess.Popen(
                 run_arguments(self._engine, container),
                 stdin=subprocess.PIPE,

@@ -7,15 +7,20 @@ happens, so that a killed run can be taken up again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from .attempts import LaunchSpec, Progress, Recorder
+from .balance import parts_of
+from .chains import Chain, Lanes
+from .expected import cpu_model, events_of, unknown_cases
+from .generated import Texts
 from .launch import Message
+from .machine import refuse_lost
 from .planting import planted_case
 from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken, unmatched
-from .records import CaseEvent, End, Resumed, SideEvent, SideName, Writer
+from .records import CaseEvent, End, Event, Resumed, SideEvent, SideName, Writer
 from .rounds import CaseTable, Judge, Rounds, Run
 
 
@@ -29,14 +34,22 @@ class Outcome:
     measured: int = 0
     rounds: int = 0
     out_of_budget: bool = False  # rows that were still open did not go on for lack of time
+    texts: Mapping[SideName, Texts] = field(default_factory=dict)  # what the cases generated
     preparation_s: float = 0.0
     measuring_s: float = 0.0
 
 
-def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress, judge: Judge | None = None) -> Outcome:
+def execute(
+    run: Run,
+    chains: Sequence[Chain],
+    writer: Writer,
+    progress: Progress,
+    judge: Judge | None = None,
+) -> Outcome:
     """Measure. Writes everything after the header.
 
     Args:
+        chains: of launches, one a GPU.
         judge: says after each look but the last which cases go on; None: all end with the first look.
 
     Raises:
@@ -46,9 +59,10 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     began = time.monotonic()
     deadline = began + run.settings.budget_s
     outcome = Outcome()
-    recorder = Recorder(writer, launches=run.taken.launches if run.taken else 0)
+    recorder = Recorder(writer, launches=run.taken.launches if run.taken else 0, cpu=cpu_model())
     # Cases for a GPU import torch: warmed first, a side's processes have it already when they look for its cases.
-    warm = {crew.name: _warm(crew, run, progress) for crew in crews if run.gpu is not None}
+    crews = chains[0].crews
+    warm = {crew.name: _warm(crew.name, chains, run, progress) for crew in crews if run.gpu is not None}
     progress.stage("discovering cases")
     found = {crew.name: discover(crew) for crew in crews}
     outcome.hopeless = refuse_broken(found, run.patterns or run.settings.include)
@@ -56,13 +70,15 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     if run.plant:
         run = replace(run, plant=planted_case(run.plant, found, run.settings, run.patterns))
     outcome.unmatched = unmatched(found, run.patterns)
+    run = replace(run, notes=[*run.notes, *_odd(run, found)])
     forkable = {}
     for crew in crews:
         on_device = any(not found[crew.name].points[case_id].on_cpu for case_id in chosen[crew.name])
         if on_device and crew.name not in warm:
-            warm[crew.name] = _warm(crew, run, progress)
+            warm[crew.name] = _warm(crew.name, chains, run, progress)
         forkable[crew.name] = _tell_side(crew, warm[crew.name] if on_device else None, run, writer)
-    cases = _prepared(run, crews, found, chosen, forkable, recorder, progress)
+    lanes = _lanes(run, chains, found, chosen)
+    cases = _prepared(run, lanes, found, chosen, forkable, recorder, progress)
     table = CaseTable.of(cases, recorder, [crew.name for crew in crews])
     outcome.preparation_s = time.monotonic() - began
     if not table.common and not table.extra:
@@ -70,17 +86,34 @@ def execute(run: Run, crews: Sequence[Crew], writer: Writer, progress: Progress,
     progress.stage("measuring")
     began = time.monotonic()
     deadly = {name: side.deadly for name, side in found.items()}
-    rounds = Rounds(run, crews, table, forkable, deadly, recorder, progress)
+    rounds = Rounds(run, lanes, table, forkable, deadly, recorder, progress)
     outcome.rounds = rounds.make_all(judge, lambda: time.monotonic() < deadline)
     outcome.measured, outcome.out_of_budget = rounds.measured, rounds.out_of_budget
     outcome.measuring_s = time.monotonic() - began
     return outcome
 
 
-def _warm(crew: Crew, run: Run, progress: Progress) -> Message:
-    """Import torch and what is to be preloaded in the side's parent; returns what it said."""
-    progress.stage(f"importing torch on {crew.name}")
-    return crew.session.warm(run.preload)
+def _warm(side: SideName, chains: Sequence[Chain], run: Run, progress: Progress) -> Message:
+    """Import torch and what is to be preloaded in the side's parent on each GPU; returns what the first said."""
+    progress.stage(f"importing torch on {side}")
+    said = Lanes(chains, {}).each_chain(lambda chain: chain.crew(side).session.warm(run.preload))
+    return said[0] | {"touched": any(message.get("touched") for message in said)}
+
+
+def _lanes(
+    run: Run, chains: Sequence[Chain], found: Mapping[SideName, Found], chosen: Mapping[SideName, Sequence[str]]
+) -> Lanes:
+    """Which GPU measures which cases: as the interrupted run had it, else evenly by what they took in earlier runs."""
+    on_device = {
+        case_id for name, ids in chosen.items() for case_id in ids if not found[name].points[case_id].on_cpu
+    }  # a case that is on the device on one side only cannot be compared: it may go wherever it likes
+    host = frozenset(case_id for ids in chosen.values() for case_id in ids) - on_device
+    parts = parts_of(on_device, run.durations, len(chains))
+    places = {chain.uuid: number for number, chain in enumerate(chains)}
+    before = run.taken.gpus if run.taken else {}
+    known = {case_id: places[uuid] for case_id, uuid in before.items() if uuid in places}
+    host_at = next((known[case_id] for case_id in sorted(host & known.keys())), 0)
+    return Lanes(chains, parts | {case_id: known[case_id] for case_id in parts if case_id in known}, host, host_at)
 
 
 def _tell_side(crew: Crew, warm: Message | None, run: Run, writer: Writer) -> bool:
@@ -110,7 +143,7 @@ def _tell_side(crew: Crew, warm: Message | None, run: Run, writer: Writer) -> bo
 
 def _prepared(
     run: Run,
-    crews: Sequence[Crew],
+    lanes: Lanes,
     found: Mapping[SideName, Found],
     chosen: Mapping[SideName, Sequence[str]],
     forkable: Mapping[SideName, bool],
@@ -119,23 +152,58 @@ def _prepared(
 ) -> Sequence[CaseEvent]:
     """The `case` lines: new ones, or those of the run that is taken up, whose sides are prepared all the same."""
     prepared: dict[SideName, dict[str, CaseEvent]] = {}
-    for crew in crews:
+    for crew in lanes.chains[0].crews:
         progress.stage(f"preparing {crew.name}: compile, check, count")
-        spec = LaunchSpec(
-            side=crew.name,
-            kind="preparation",
-            start="fork" if forkable[crew.name] else "plain",
-            uuid=run.gpu.uuid if run.gpu else "",
-            driver=run.gpu.driver if run.gpu else "",
+        work = _Preparation(
+            run, crew.name, found[crew.name], chosen[crew.name], forkable[crew.name], recorder, progress
         )
-        prepared[crew.name] = prepare(crew, found[crew.name], chosen[crew.name], run.settings, recorder, spec, progress)
+        events = {case_id: event for part in lanes.each(work.on) for case_id, event in part.items()}
+        prepared[crew.name] = {case_id: events[case_id] for case_id in chosen[crew.name]}
     if run.taken:
         recorder.writer.write(Resumed(round=run.taken.rounds, at=_now()))
         return run.taken.cases
-    events = fix_counts(prepared, found, run.settings, verb=run.verb)
-    for event in events:
-        recorder.writer.write(event)
-    return events
+    cases = fix_counts(prepared, found, run.settings, verb=run.verb)
+    texts = [record for crew in lanes.chains[0].crews for record in crew.texts.records(crew.name)]
+    lines: list[Event] = [*cases, *texts, *events_of(run.expected, prepared.get("head", {}))]
+    for line in lines:
+        recorder.writer.write(line)
+    return cases
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """The preparation of one side, in parts."""
+
+    run: Run
+    side: SideName
+    found: Found
+    chosen: Sequence[str]
+    fork: bool
+    recorder: Recorder
+    progress: Progress
+
+    def on(self, chain: Chain, mine: Callable[[str], bool]) -> Mapping[str, CaseEvent]:
+        """What a chain prepares of it."""
+        ids = [case_id for case_id in self.chosen if mine(case_id)]
+        spec = LaunchSpec(
+            side=self.side,
+            kind="preparation",
+            start="fork" if self.fork else "plain",
+            uuid=chain.uuid,
+            driver=chain.driver,
+            only_texts=self.run.only_texts,
+        )
+        crew, settings = chain.crew(self.side), self.run.settings
+        events = prepare(crew, self.found, ids, settings, self.recorder, spec, self.progress)
+        if ids and not any(event.status == "ok" for event in events.values()):
+            refuse_lost(chain.gpu)
+        return events
+
+
+def _odd(run: Run, found: Mapping[SideName, Found]) -> list[str]:
+    """Expectations about cases that head has not; nothing where a file with cases cannot be imported here."""
+    head = found.get("head")
+    return [] if head is None or head.broken else unknown_cases(run.expected, head.points)
 
 
 def end_of(outcome: Outcome) -> End:

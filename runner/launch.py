@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from .ceilings.process import probe_here
 from .session import Message, ParentSession, Started, kill_process_group
 from .sides import Checkout, Side, Sides, SideSpec
 from .sides.processes import Finished
@@ -38,6 +39,9 @@ class Session(Protocol):
     def close(self) -> None:
         """End the parent and whatever it started."""
 
+    def abandon(self) -> None:
+        """End the launch under way in another thread, which then raises `Abandoned`; none follows."""
+
 
 class Launcher(Protocol):
     """Where a run's sides live. A context: what it made for them is gone when it is left."""
@@ -57,23 +61,24 @@ class Launcher(Protocol):
     def run_python(self, side: Side, arguments: Sequence[str], keep: int, timeout_s: float) -> Finished:
         """Run a side's Python to its end; `keep` bytes of its output are kept."""
 
+    def run_probes(self, device: str, gpu: str, timeout_s: float) -> Finished:
+        """Run the process that measures a device's ceilings to its end, without a side; see `runner.ceilings.process`."""
+
     def root_of_cases(self, side: Side, owner: Side) -> Path:
         """Where the processes of a side find the tree of `owner`, whose cases they run."""
 
-    def open(self, side: Side, owner: Side) -> Session:
-        """A session for a side, which runs the cases of `owner`: most often of itself."""
+    def open(self, side: Side, owner: Side, gpu: str) -> Session:
+        """A session for a side on a GPU (its UUID, or empty), which runs the cases of `owner`: most often of itself."""
 
 
 class LocalLauncher:
     """Launches as plain processes of this machine: for one's own code, not for a stranger's.
 
     Args:
-        gpu: UUID of the GPU; empty for none.
         image: the container image that this machine is itself, where it says so.
     """
 
-    def __init__(self, gpu: str, image: str = "") -> None:
-        self._gpu = gpu
+    def __init__(self, image: str = "") -> None:
         self.image = image
 
     def __enter__(self) -> Self:
@@ -92,15 +97,19 @@ class LocalLauncher:
         """See `Launcher.run_python`."""
         return run_python(side, arguments, keep, timeout_s)
 
+    def run_probes(self, device: str, gpu: str, timeout_s: float) -> Finished:
+        """See `Launcher.run_probes`."""
+        return probe_here(device, gpu, timeout_s)
+
     def root_of_cases(self, side: Side, owner: Side) -> Path:  # noqa: ARG002 - all see the same files
         """See `Launcher.root_of_cases`."""
         return owner.root
 
-    def open(self, side: Side, owner: Side) -> ParentSession:  # noqa: ARG002 - as above
+    def open(self, side: Side, owner: Side, gpu: str) -> ParentSession:  # noqa: ARG002 - as above
         """Start the side's warm parent."""
         environment = dict(side.environment)
-        if self._gpu:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpu
+        if gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
         worker = Path(__file__).resolve().parent / "worker" / "__main__.py"
 
         def start() -> Started:

@@ -1,28 +1,18 @@
-"""The machine: its GPUs and the lock that keeps two runs off one of them."""
+"""The machine: its GPUs, and which of them a run is to use."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import importlib
 import importlib.util
-import os
 import re
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from .errors import UnfitMachine, UsageError
 
 QUERY_S = 30.0  # nvidia-smi on a machine without persistence mode loads the driver first
 COLUMNS = ("uuid", "name", "driver_version")  # of nvidia-smi, in the order of Gpu's fields
-LOCK_WAIT_S = 3_600.0  # a full run of another job may hold the machine for about an hour
-LOCK_POLL_S = 1.0
-HOST = "host"  # name of the lock of a machine without GPUs
 HIDDEN = "-1"  # in CUDA_VISIBLE_DEVICES: none from here on, as the CUDA guide has it
 
 
@@ -81,53 +71,44 @@ def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu
     return matches[0]
 
 
-@contextlib.contextmanager
-def machine_lock(
-    name: str, waiting: Callable[[str], None], *, folder: Path | None = None, wait_s: float = LOCK_WAIT_S
-) -> Iterator[None]:
-    """Hold the host-wide lock of a GPU (by UUID) or of the host, so that no two runs disturb each other.
+def refuse_lost(gpu: Gpu | None) -> None:
+    """Raises `UnfitMachine` when the GPU of a run does not answer any more. To be asked where nothing came of a launch."""
+    if gpu is not None and gpu.uuid not in {each.uuid for each in gpus()}:
+        raise UnfitMachine(
+            f"{gpu.name} {gpu.uuid} does not answer any more",
+            "evenbench doctor says when it does; then go on with --resume",
+        )
+
+
+def choose_gpus(wanted: str, found: list[Gpu], visible: str | None) -> list[Gpu]:
+    """The GPUs of ``--gpus``, in the driver's order of what is visible, or as they are listed.
 
     Args:
-        name: UUID, or `HOST`.
-        waiting: told once, with a line of text, when another run holds it.
-        folder: where lock files are; the temporary folder if left out.
-        wait_s: seconds to wait for another run.
+        wanted: ``all`` that are visible, how many of them, or a list: indices of the driver's order, UUIDs or the
+            beginnings of some, with commas between them.
+        visible: CUDA_VISIBLE_DEVICES, where it is set.
 
     Raises:
-        UnfitMachine: another run has held it all that time, or the lock's file is not one that can be trusted.
+        UsageError: no such GPUs, or one is named twice.
     """
-    path = (folder or Path(tempfile.gettempdir())) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
-    descriptor = _open_lock(path)
-    deadline = time.monotonic() + wait_s
-    told = False
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    waiting(f"another run is measuring on {name}; waiting for it to end")
-                    told = True
-            if time.monotonic() > deadline:
-                raise UnfitMachine(f"another run has held {name} for {wait_s:g} s", f"its lock is {path}")
-            time.sleep(LOCK_POLL_S)
-        yield
-    finally:
-        os.close(descriptor)
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    number = int(wanted) if re.fullmatch(r"\d{1,3}", wanted) else None
+    if wanted == "all" or number is not None:
+        seen = found if visible is None else _visible(found, visible)
+        if not seen or number == 0 or (number or 0) > len(seen):
+            raise UsageError(f"--gpus {wanted}: this machine has {len(seen)} NVIDIA GPUs that are visible and answer")
+        return seen if number is None else seen[:number]
+    chosen = [gpu for name in names if (gpu := choose_gpu(name, found, None)) is not None]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise UsageError(f"--gpus {wanted}: names {'a GPU twice' if chosen else 'no GPU'}", "all, a number, or UUIDs")
+    return chosen
 
 
-def _open_lock(path: Path) -> int:
-    """The lock file, never through a link; another user's file serves as well, since a lock needs no write."""
-    problem = ""
-    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
-        try:  # a pipe left there would block without O_NONBLOCK
-            return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            problem = str(error.strerror)
-            if not isinstance(error, PermissionError):
-                break
-    raise UnfitMachine(f"the lock {path} cannot be opened: {problem}", "remove it, or make it readable for this user")
+def _visible(found: list[Gpu], visible: str) -> list[Gpu]:
+    """Those of CUDA_VISIBLE_DEVICES; after an index of -1 there are none, as the CUDA guide has it."""
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    names = names[: names.index(HIDDEN)] if HIDDEN in names else names
+    return list(dict.fromkeys(gpu for name in names if (gpu := choose_gpu(None, found, name)) is not None))
 
 
 def _from_csv(text: str) -> list[Gpu]:

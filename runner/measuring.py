@@ -11,12 +11,19 @@ from typing import Any
 
 from . import doctor
 from .attempts import Progress
+from .ceilings.of_run import RunCeilings, may_measure
+from .ceilings.store import user_store
+from .chains import Chain
 from .config import Config, RunSettings
+from .config.expectations import Expectation
 from .container import choose_launcher
 from .errors import NothingMeasured, UsageError
 from .execute import Outcome, end_of, execute
+from .expected import expectations_of
+from .generated import Texts
 from .launch import Launcher
-from .machine import HOST, Gpu, choose_gpu, gpus, machine_lock
+from .locks import HOST, machine_locks
+from .machine import Gpu, choose_gpu, choose_gpus, gpus
 from .plan import Plan
 from .preparation import Crew, Found, discover
 from .records import Header, SideEvent, Writer
@@ -30,7 +37,7 @@ from .request import (
     load_given,
     settings_of,
 )
-from .resume import cut_to_header, same_gpu, take_up
+from .resume import cut_to_header, same_gpus, take_up
 from .rounds import Run, Taken
 from .sides import (
     Checkout,
@@ -45,6 +52,7 @@ from .sides import (
 __all__ = ["RESULTS_FOLDER", "Done", "Request", "discover_only", "judge_settings", "load_given", "measure"]
 
 RESULTS_FOLDER = ".evenbench"
+ATTEMPTS = 3  # of a row that misses its expectation, the first included
 EDITS_NAMED = 5  # files in the message about edits; a checkout of another branch edits hundreds
 
 
@@ -77,25 +85,50 @@ def measure(
     check_cases(request.cases)
     if request.output.exists() and not request.resume:
         raise UsageError(f"{request.output} exists already", "give another --output, or go on with --resume")
-    found = gpus()
-    gpu = choose_gpu(request.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    found = [] if request.only_texts else gpus()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = [] if request.only_texts else _chosen(request, found, visible)
     with Sides(request.repo, log=log, exclude=(request.output, *request.beside)) as sides:
         checkouts = [sides.check_out(spec) for spec in request.specs]
+        if request.save_texts and checkouts[0].kind == "ref":
+            raise UsageError(
+                "--update-artifacts: a git ref cannot be written to", "name a directory, or leave --in out"
+            )
         config = config_of(request, checkouts)
-        settings = settings_of(request, config)
-        launcher = choose_launcher(request.launcher, config.image, gpu.uuid if gpu else "", os.environ)
+        expected = expectations_of(checkouts, request.cases)
+        settings = settings_of(request, config, ATTEMPTS if expected else 1)
+        launcher = choose_launcher(request.launcher, config.image, chosen[0].uuid if chosen else "", os.environ)
         header = header_of(request, config, settings, checkouts, launcher.image)
         if request.resume:
             take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
-        with machine_lock(gpu.uuid if gpu else HOST, log):
-            notes = doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
+        words = f"evenbench {request.verb} {' '.join(checkout.label for checkout in checkouts)}"
+        held = [] if request.only_texts else [gpu.uuid for gpu in chosen] or [HOST]
+        with machine_locks(held, log, what=words, output=str(request.output), wait=request.wait):
+            notes = [
+                note
+                for gpu in _places(chosen)
+                for note in doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
+            ]
             _make_folder(request.output)
             with Writer(request.output, resume=request.resume) as writer:
-                header, taken = _begin(request, header, gpu, writer)
-                planned = _Planned(config, settings, header, gpu, launcher, notes, taken)
+                header, taken = _begin(request, header, chosen, writer)
+                planned = _Planned(config, settings, header, chosen, launcher, notes, taken, expected)
                 outcome = _measure_sides(request, planned, sides, checkouts, writer, progress, judge)
                 writer.write(end_of(outcome))
     return Done(request.output, outcome, config, settings)
+
+
+def _chosen(request: Request, found: list[Gpu], visible: str | None) -> list[Gpu]:
+    """The GPUs to measure on; none on a machine without. Raises UsageError."""
+    if request.gpus is not None:
+        return choose_gpus(request.gpus, found, visible)
+    gpu = choose_gpu(request.gpu, found, visible)
+    return [gpu] if gpu else []
+
+
+def _places(chosen: Sequence[Gpu]) -> Sequence[Gpu | None]:
+    """Where there is a chain of launches: each GPU, or a machine without."""
+    return chosen or [None]
 
 
 def _make_folder(output: Path) -> None:
@@ -110,13 +143,13 @@ def _make_folder(output: Path) -> None:
         ) from None
 
 
-def _begin(request: Request, header: Header, gpu: Gpu | None, writer: Writer) -> tuple[Header, Taken | None]:
+def _begin(request: Request, header: Header, chosen: Sequence[Gpu], writer: Writer) -> tuple[Header, Taken | None]:
     """Write the header of a new run; or take up the interrupted one, of which nothing is lost."""
     if not request.resume:
         writer.write(header)
         return header, None
     header, taken = take_up(request.output, header, request.seed)
-    same_gpu(request.output, gpu.uuid if gpu else "")
+    same_gpus(request.output, [gpu.uuid for gpu in chosen])
     writer.cut_unfinished_line()
     if taken is None:
         cut_to_header(request.output)
@@ -148,7 +181,7 @@ def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config,
         check_directory(request, [checkout])
         with choose_launcher(request.launcher, config.image, "", os.environ) as launcher:
             side = launcher.prepare(sides, checkout, spec, "")
-            with contextlib.closing(launcher.open(side, side)) as session:
+            with contextlib.closing(launcher.open(side, side, "")) as session:
                 return config, discover(Crew(side, session, str(side.root / request.cases)))
 
 
@@ -159,10 +192,11 @@ class _Planned:
     config: Config
     settings: RunSettings
     header: Header
-    gpu: Gpu | None
+    gpus: Sequence[Gpu]
     launcher: Launcher
     notes: Sequence[str]
     taken: Taken | None
+    expected: Sequence[Expectation]
 
 
 def _measure_sides(
@@ -174,8 +208,8 @@ def _measure_sides(
     progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
     judge: Callable[[Path], Collection[str]] | None,
 ) -> Outcome:
-    header, gpu = planned.header, planned.gpu
-    plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard)
+    header = planned.header
+    plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard, request.share)
     preload = planned.config.preload
     run = Run(
         request.verb,
@@ -184,23 +218,53 @@ def _measure_sides(
         header.looks,
         request.patterns,
         preload,
-        gpu,
+        planned.gpus[0] if planned.gpus else None,
         planned.taken,
         planned.notes,
         request.plant,
+        planned.expected,
+        request.only_texts,
+        request.durations,
     )
     with contextlib.ExitStack() as stack:
         launcher = stack.enter_context(planned.launcher)
-        shown = stack.enter_context(progress(len(request.specs) * header.rounds))
+        shown = stack.enter_context(progress(len(request.specs) * header.rounds * max(1, len(planned.gpus))))
+        notes = _ceilings(request, planned, launcher, writer, shown, sides.say)
+        run = replace(run, notes=[*run.notes, *notes])
         pairs = zip(checkouts, request.specs, strict=True)
         ready = [_prepare(planned, sides, checkout, spec, writer, shown) for checkout, spec in pairs]
         if len(ready) > 1:
             shared_preload(preload, ready[0], ready[1], run=launcher.run_python)
-        crews = [_crew(request, launcher, side, ready, stack) for side in ready]
+        owners = {side.name: _owner(request, side, ready) for side in ready}
+        texts = {name: Texts(owner.checkout.root, request.cases) for name, owner in owners.items()}
+        chains = [
+            Chain(
+                gpu, [_crew(request, launcher, side, owners[side.name], gpu, texts[side.name], stack) for side in ready]
+            )
+            for gpu in _places(planned.gpus)
+        ]
         before = [_code_in_place(request, side) for side in ready]
-        outcome = execute(run, crews, writer, shown, judge and (lambda: judge(request.output)))
+        outcome = execute(run, chains, writer, shown, judge and (lambda: judge(request.output)))
     changed = [text for side, stamps in zip(ready, before, strict=True) for text in _edits(side, stamps)]
-    return replace(outcome, changed=changed)
+    return replace(outcome, changed=changed, texts=texts)
+
+
+def _ceilings(
+    request: Request,
+    planned: _Planned,
+    launcher: Launcher,
+    writer: Writer,
+    progress: Progress,
+    log: Callable[[str], None],
+) -> list[str]:
+    """Write what the devices reach, unless nobody wants it or it stands in the file; returns why some is missing."""
+    if request.only_texts or planned.taken or not planned.settings.measure.ceilings:
+        return []
+    found = RunCeilings(launcher, user_store(os.environ), progress.stage, log, measure=may_measure(os.environ))
+    events, notes = found.of(planned.gpus)
+    for event in events:
+        writer.write(event)
+    return notes
 
 
 def _prepare(
@@ -214,7 +278,19 @@ def _prepare(
         raise
 
 
-def _crew(request: Request, launcher: Launcher, side: Side, ready: Sequence[Side], stack: contextlib.ExitStack) -> Crew:
-    owner = next(one for one in ready if one.name == "head") if request.cases_from == "head" else side
-    session = stack.enter_context(contextlib.closing(launcher.open(side, owner)))
-    return Crew(side, session, str(launcher.root_of_cases(side, owner) / request.cases))
+def _owner(request: Request, side: Side, ready: Sequence[Side]) -> Side:
+    """The side whose cases a side runs."""
+    return next(one for one in ready if one.name == "head") if request.cases_from == "head" else side
+
+
+def _crew(
+    request: Request,
+    launcher: Launcher,
+    side: Side,
+    owner: Side,
+    gpu: Gpu | None,
+    texts: Texts,
+    stack: contextlib.ExitStack,
+) -> Crew:
+    session = stack.enter_context(contextlib.closing(launcher.open(side, owner, gpu.uuid if gpu else "")))
+    return Crew(side, session, str(launcher.root_of_cases(side, owner) / request.cases), texts)

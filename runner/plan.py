@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .balance import Share, shares
 from .errors import ConfigError
 
 SEED_BITS = 48  # fits a float exactly, so that no JSON reader rounds it
 SHARDS_MAX = 1_000  # more machines than anyone has
+SHARES_MAX = 256  # jobs of one matrix on GitHub; their shares take a fifth of what a workflow's output may
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,14 @@ class Plan:
         seed: everything drawn in this run is drawn from it.
         rounds: rounds to make.
         shard: which part of the cases this run takes, ``(index, count)``.
+        share: the cases of this shard, where the plan is one by durations; else seed and id decide.
     """
 
     sides: tuple[str, ...]
     seed: int
     rounds: int
     shard: tuple[int, int] = (0, 1)
+    share: Share | None = None
 
     def side_order(self, round_index: int) -> tuple[str, ...]:
         """The sides in the order of launching: drawn for each pair of rounds, mirrored in the second of the pair.
@@ -57,6 +61,8 @@ class Plan:
 
     def takes(self, case_id: str) -> bool:
         """Whether this shard measures the case."""
+        if self.share is not None:
+            return self.share.takes(case_id, self.seed)
         return shard_of(case_id, self.shard[1], self.seed) == self.shard[0]
 
     def _random(self, what: str, number: int) -> random.Random:
@@ -76,12 +82,19 @@ def shard_of(case_id: str, count: int, seed: int) -> int:
     return int.from_bytes(digest[:8], "big") % count
 
 
-def shard_matrix(count: int, seed: int) -> list[dict[str, int]]:
-    """The shards of a run, for a workflow's matrix: index, count and the common seed of each.
+def shard_matrix(count: int, seed: int, durations: Mapping[str, float] | None = None) -> list[dict[str, int | str]]:
+    """The shards of a run, for a workflow's matrix: index, count and the common seed of each; its share of the cases.
+
+    Args:
+        durations: what a launch takes for each case that is known; without any, seed and id alone choose the shard.
 
     Raises:
-        ConfigError: a count that is not 1 to `SHARDS_MAX`.
+        ConfigError: a count that is not 1 to `SHARDS_MAX`, or with durations to `SHARES_MAX`.
     """
-    if not 1 <= count <= SHARDS_MAX:
-        raise ConfigError(f"--shards {count}: must be 1 to {SHARDS_MAX}")
-    return [{"index": index, "count": count, "seed": seed} for index in range(count)]
+    most = SHARES_MAX if durations else SHARDS_MAX
+    if not 1 <= count <= most:
+        raise ConfigError(f"--shards {count}: must be 1 to {most}")
+    matrix: list[dict[str, int | str]] = [{"index": index, "count": count, "seed": seed} for index in range(count)]
+    if not durations or count == 1:
+        return matrix
+    return [entry | {"share": share.word} for entry, share in zip(matrix, shares(durations, count, seed), strict=True)]

@@ -21,6 +21,8 @@ def plant_of(text: str) -> PlantRecord:
     """What ``--plant PATTERN[=FRACTION]`` asks for. Raises UsageError."""
     match = WITH_FRACTION.fullmatch(text)
     pattern, written = match.groups() if match else (text, str(FRACTION))
+    if not pattern.strip() or pattern.startswith("="):
+        raise UsageError(f"--plant {text!r}: names no case", "--plant 'norm/rms*=0.05' slows that one by 5 %")
     try:
         return PlantRecord(case=pattern, fraction=float(written))
     except ValueError:  # no number, or out of its bounds

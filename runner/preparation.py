@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .attempts import LaunchSpec, Loss, Progress, Recorder, run_targets
 from .config import RunSettings, select
 from .errors import CaseError, NothingMeasured, UsageError
+from .generated import Texts
 from .launch import Message, Session
 from .plan import Plan
 from .records import CaseEvent, ImplementationRecord, SideName
@@ -59,11 +60,12 @@ class Broken(BaseModel):
 
 @dataclass(frozen=True)
 class Crew:
-    """One side, ready to launch: its tree, its session, where its cases stand."""
+    """One side, ready to launch: its tree, its session, where its cases stand, what they generate."""
 
     side: Side
     session: Session
     cases: str
+    texts: Texts = field(default_factory=Texts)
 
     @property
     def name(self) -> SideName:
@@ -229,23 +231,29 @@ def prepare(
     """Run a side's preparation launch. Returns the cases by id, counts not yet fixed, indices all 0."""
     events: dict[str, CaseEvent] = {}
     failures: dict[str, Message] = {}
+    leaves: dict[str, str] = {}
 
     def accept(_number: int, message: Message) -> None:
-        case_id = message["case"] if message["event"] == "failure" else message["id"]
+        case_id = message["id"] if message["event"] == "case" else message["case"]
         if case_id not in wanted:
             raise ValueError(f"{case_id!r} was not asked for")
         if message["event"] == "failure":
             failures[case_id] = message
-        else:
+        elif message["event"] == "left":
+            leaves[case_id] = str(message["text"])[:TEXT_KEPT].encode("utf-8", "replace").decode()
+        elif message["event"] == "artifact":
+            if taken := crew.texts.take(found.points[case_id].file, message):
+                failures[case_id] = {"kind": "setup", "error": taken}
+        elif case_id not in failures:
             events[case_id] = _case_event(crew.name, found.points[case_id], timeouts[case_id], message)
 
     wanted = set(ids)
     targets = [_target(found.points[case_id], settings) for case_id in ids]
     timeouts = {target["id"]: float(target["timeout_s"]) for target in targets}
-    job = _job("prepare", crew, found.deadly)
+    job = _job("texts" if spec.only_texts else "prepare", crew, found.deadly)
     lost = run_targets(crew.session, recorder, spec, job, targets, accept, progress)
     for case_id in ids:
-        if case_id not in events:
+        if case_id not in events or case_id in lost:
             failure = failures.get(case_id) or lost.get(case_id, NEVER_REPORTED)._asdict()
             events[case_id] = _case_event(
                 crew.name,
@@ -253,7 +261,7 @@ def prepare(
                 timeouts[case_id],
                 {"status": "failed", "kind": failure["kind"], "reason": str(failure["error"])[:4_000]},
             )
-    return events
+    return events | {one: events[one].model_copy(update={"leaves": text}) for one, text in leaves.items()}
 
 
 def fix_counts(

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from . import __version__
+from .balance import Share
 from .config import Config, RunSettings, load, parse, resolve
 from .errors import UsageError
 from .host_settings import LauncherName
@@ -34,7 +35,12 @@ class Request:
         patterns: narrow the suite's cases; may be empty.
         keys: settings given on the command line; None counts as not given.
         ignore_unfit: measure on a machine that is not fit, and say so in the results.
+        gpus: several of them, instead of `gpu`.
+        durations: what a launch takes for each case that is known, by which several GPUs share the cases.
+        wait: for another run that measures on the same GPU; else end at once.
         launcher: how launches start; None: as this machine demands, else as processes of this user.
+        only_texts: ask the cases for the texts that they generate, off every device, and for no more.
+        save_texts: the saved copies are to be written anew, so the side must be a directory that stays.
         confirms: the run whose regressed rows this one measures again; empty for any other.
         beside: other files that the command writes: like `output` they make no tree dirty.
     """
@@ -52,11 +58,17 @@ class Request:
     rounds: int | None = None
     seed: int | None = None
     shard: tuple[int, int] = (0, 1)
+    share: Share | None = None
     plant: PlantRecord | None = None
     gpu: str | None = None
+    gpus: str | None = None
+    durations: Mapping[str, float] = field(default_factory=dict)
     launcher: LauncherName | None = None
     resume: bool = False
     ignore_unfit: bool = False
+    wait: bool = True
+    only_texts: bool = False
+    save_texts: bool = False
     confirms: str = ""
     beside: Sequence[Path] = ()
 
@@ -90,11 +102,15 @@ def config_of(request: Request, checkouts: Sequence[Checkout]) -> Config:
     return Config.default()
 
 
-def settings_of(request: Request, config: Config) -> RunSettings:
-    """The settings of a run: those of the suite, with what the command line says."""
+def settings_of(request: Request, config: Config, attempts: int = 1) -> RunSettings:
+    """The settings of a run: those of the suite, with what the command line says.
+
+    What misses its expectation is measured in so many `attempts` at most.
+    """
     keys = dict(request.keys)
     if request.verb == "run":
-        return resolve(config, request.suite, keys).without_judging(1 if request.rounds is None else request.rounds)
+        settings = resolve(config, request.suite, keys)
+        return settings.without_judging(1 if request.rounds is None else request.rounds, attempts)
     keys["rounds"] = request.rounds
     if request.rounds is not None and keys.get("max_rounds") is None:
         keys["max_rounds"] = request.rounds  # who asks for so many rounds gets just those
@@ -148,7 +164,7 @@ def header_of(
         seed=request.seed if request.seed is not None else secrets.randbits(SEED_BITS),
         rounds=settings.rounds,
         looks=list(settings.looks),
-        shard=Shard(index=request.shard[0], count=request.shard[1]),
+        shard=Shard(index=request.shard[0], count=request.shard[1], plan=request.share.plan if request.share else ""),
         plant=request.plant,
         confirms=request.confirms,
         judge=judge_settings(config, settings),

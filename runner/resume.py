@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from .errors import UntrustedInput, UsageError
-from .records import CaseEvent, End, Header, LaunchEvent, Look, SideInfo, read
+from .records import CaseEvent, End, Header, LaunchEvent, Look, Measurement, Reading, SideInfo
 from .rounds import Taken
 
 # What must be equal for the rounds of one run to be compared with those of another.
@@ -42,7 +42,7 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     """
     try:
         with path.open("rb") as file:
-            events = read(file).events
+            events = [event for event in Reading(file) if not isinstance(event, Measurement)]  # which are nearly all
     except UntrustedInput as error:
         raise UsageError(f"--resume: {path}: {error.message}", "delete it and begin anew without --resume") from None
     except OSError as error:
@@ -67,24 +67,30 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
         return header, None
     begun = max(launch.round for launch in launches if launch.round is not None)  # the last round begun is made again
     ids = {event.index: event.id for event in cases}
+    ran = {ids[index]: launch.uuid for launch in launches for index in launch.order if launch.uuid and index in ids}
     looks = [event for event in events if isinstance(event, Look)]
     return header, Taken(
-        cases, begun, len(launches), {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks}
+        cases,
+        begun,
+        len(launches),
+        {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks},
+        ran,
     )
 
 
-def same_gpu(path: Path, uuid: str) -> None:
-    """Refuse to go on with another GPU than the interrupted run's.
+def same_gpus(path: Path, uuids: Collection[str]) -> None:
+    """Refuse to go on without a GPU of the interrupted run.
 
     Raises:
         UsageError: naming both.
     """
     with path.open("rb") as file:
-        used = {event.uuid for event in read(file).events if isinstance(event, LaunchEvent) and event.uuid}
-    if used and uuid not in used:
+        used = {event.uuid for event in Reading(file) if isinstance(event, LaunchEvent) and event.uuid}
+    if used - set(uuids):
+        now = f"this one is {', '.join(sorted(uuids)) or 'none'}"
         raise UsageError(
-            f"--resume: the run was made on GPU {', '.join(sorted(used))}, this one is {uuid or 'none'}",
-            "begin anew with another --output, or choose that one with --gpu",
+            f"--resume: the run was made on GPU {', '.join(sorted(used))}, {now}",
+            "begin anew with another --output, or choose the same with --gpu or --gpus",
         )
 
 

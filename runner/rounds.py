@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
+from .chains import Chain, Lanes
 from .config import RunSettings
+from .config.expectations import Expectation
 from .launch import Message
-from .machine import Gpu
+from .machine import Gpu, refuse_lost
 from .plan import Plan
 from .planting import slow_down
 from .preparation import Crew
@@ -30,12 +32,16 @@ Judge: TypeAlias = Callable[[], Collection[str]]
 
 @dataclass(frozen=True)
 class Taken:
-    """What an interrupted run had done: its `case` lines, whole rounds, the number of its next launch, and its looks."""
+    """What an interrupted run had done: its `case` lines, whole rounds, the number of its next launch, its looks.
+
+    `gpus` holds the UUID of the GPU that each case ran on.
+    """
 
     cases: Sequence[CaseEvent]
     rounds: int
     launches: int
     looks: Mapping[int, Collection[str]] = field(default_factory=dict)
+    gpus: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,13 @@ class Run:
         looks: rounds after which rows are judged, ascending; of them `rounds` of the plan is the first.
         patterns: further narrow the suite's cases; may be empty.
         preload: modules that the warm parents import.
-        gpu: where device cases run; None on a machine without.
+        gpu: where device cases run, the first of several; None on a machine without.
         taken: what an earlier, interrupted run had done.
         notes: what is to be known of the machine, a line each.
         plant: a change to make on purpose, in the timed launches of head.
+        expected: figures that cases of head must meet.
+        only_texts: ask the cases for the texts that they generate, and for no more.
+        durations: what a launch takes for each case that is known, by which several GPUs share the cases.
     """
 
     verb: Literal["run", "compare"]
@@ -63,6 +72,9 @@ class Run:
     taken: Taken | None = None
     notes: Sequence[str] = ()
     plant: PlantRecord | None = None
+    expected: Sequence[Expectation] = ()
+    only_texts: bool = False
+    durations: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,7 @@ class Rounds:
     def __init__(
         self,
         run: Run,
-        crews: Sequence[Crew],
+        lanes: Lanes,
         table: CaseTable,
         forkable: Mapping[SideName, bool],
         deadly: Mapping[SideName, Sequence[str]],
@@ -101,7 +113,7 @@ class Rounds:
     ) -> None:
         self._deadly = deadly
         self._run = run
-        self._crews = {crew.name: crew for crew in crews}
+        self._lanes = lanes
         self._table = table
         self._forkable = forkable
         self._recorder = recorder
@@ -122,6 +134,7 @@ class Rounds:
         looks = self._looks(judge)
         made = self._run.taken.rounds if self._run.taken else 0
         for self._look in looks:
+            self._progress.more(self._launches_a_round() * (self._look - made))
             while made < self._look:
                 if self._look != looks[0] and not in_time():
                     self.out_of_budget = True
@@ -133,8 +146,13 @@ class Rounds:
             self._open = self._left_open(judge)
             if not self._open:
                 break
-            self._progress.more(len(self._crews) * (looks[looks.index(self._look) + 1] - made))
         return made
+
+    def _launches_a_round(self) -> int:
+        """As `make` starts them, for as long as no case is lost."""
+        ids = self._open | self._table.extra if self._look == self._run.looks[0] else self._open
+        number, names = self._lanes.number, self._table.by_side
+        return len({(number(one), name, start) for name in names for one in ids if (start := self._start(name, one))})
 
     def _looks(self, judge: Judge | None) -> Sequence[int]:
         """The looks of this run: without a pair nothing is judged, so one round tells all there is."""
@@ -154,16 +172,22 @@ class Rounds:
         return left
 
     def make(self, number: int) -> None:
-        """One round: a launch of each side, device cases and host cases apart, since they start differently."""
+        """One round: a launch of each side on each GPU, forked and plainly started ones apart."""
         plan = self._run.plan
         extra = self._table.extra if number < self._run.looks[0] else frozenset()  # one side tells no more by more
         order = plan.case_order(number, self._going_on(self._open), self._going_on(extra))
-        sides = [name for name in plan.side_order(number) if name in self._crews]
-        for start in ("fork", "plain"):
-            for slot, name in enumerate(sides):
-                ids = [case_id for case_id in order if self._start(name, case_id) == start]
-                if ids:
-                    self._launch(number, slot, self._crews[name], ids, start)
+
+        def launches(chain: Chain, mine: Callable[[str], bool]) -> int:
+            crews = {crew.name: crew for crew in chain.crews}
+            measured = 0
+            for start in ("fork", "plain"):
+                for slot, name in enumerate(name for name in plan.side_order(number) if name in crews):
+                    ids = [case_id for case_id in order if mine(case_id) and self._start(name, case_id) == start]
+                    if ids:
+                        measured += self._launch(number, slot, chain, crews[name], ids, start)
+            return measured
+
+        self.measured += sum(self._lanes.each(launches))
 
     def _going_on(self, ids: frozenset[str]) -> list[str]:
         """A case whose launches died so often that it cannot be judged is not launched again."""
@@ -176,8 +200,10 @@ class Rounds:
             return None
         return "fork" if event.device != "cpu" and self._forkable[side] else "plain"
 
-    def _launch(self, number: int, slot: int, crew: Crew, ids: Sequence[str], start: Literal["fork", "plain"]) -> None:
-        gpu = self._run.gpu
+    def _launch(
+        self, number: int, slot: int, chain: Chain, crew: Crew, ids: Sequence[str], start: Literal["fork", "plain"]
+    ) -> int:
+        """One launch. Returns how many rows it measured."""
         spec = LaunchSpec(
             side=crew.name,
             kind="timed",
@@ -186,26 +212,34 @@ class Rounds:
             rounds=self._look,
             slot=slot,
             mirrored=self._run.plan.mirrored(number),
-            uuid=gpu.uuid if gpu else "",
-            driver=gpu.driver if gpu else "",
+            uuid=chain.uuid,
+            driver=chain.driver,
         )
         cases = self._table.by_side[crew.name]
         targets = [_target(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
         targets = [target | slow_down(self._run.plant, crew.name, target["id"]) for target in targets]
-        seen: set[tuple[str, str]] = set()
+        seen: dict[tuple[str, str], int] = {}  # in which launch it was measured
 
         def accept(launch: int, message: Message) -> None:
+            if message["event"] == "left":
+                return  # the preparation told it
             record = _record(crew.name, launch, message, cases)
             if isinstance(record, Measurement):
-                if (record.case, record.implementation) in seen:
+                first = seen.setdefault((record.case, record.implementation), -1)
+                if first == launch:
                     raise ValueError("measured twice")
-                seen.add((record.case, record.implementation))
-                self.measured += 1
+                if first >= 0:
+                    return  # its launch died just then, so it was tried again
+                seen[record.case, record.implementation] = launch
             self._recorder.writer.write(record)
 
         job = {"kind": "measure", "root": str(crew.side.root), "cases": crew.cases, "without": self._deadly[crew.name]}
         lost = run_targets(crew.session, self._recorder, spec, job, targets, accept, self._progress)
         self._lost.update(list(lost))
+        measured = sum(1 for launch in seen.values() if launch >= 0)
+        if not measured:
+            refuse_lost(chain.gpu)
+        return measured
 
     def _precision(self, case: CaseEvent) -> float:
         """When sampling may stop early; in a comparison never, so that both sides draw equally."""

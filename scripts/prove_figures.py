@@ -122,15 +122,29 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("results", nargs="?", type=Path, help="default: that of `self`")
     verb.set_defaults(figure=prove_start)
     from scripts import (
+        prove_ceilings,
+        prove_ceilings_ops,
+        prove_codegen,
+        prove_expectations,
+        prove_faults,
         prove_files,
         prove_history,
         prove_instrument,
+        prove_scale,
+        prove_two_gpus,
         prove_verdicts_figure,
     )  # they use this module's tables
 
+    prove_ceilings.add_to(verbs, common)
+    prove_ceilings_ops.add_to(verbs, common)
+    prove_codegen.add_to(verbs, common)
+    prove_expectations.add_to(verbs, common)
+    prove_faults.add_to(verbs, common)
     prove_files.add_to(verbs, common)
     prove_history.add_to(verbs, common)
     prove_instrument.add_to(verbs, common)
+    prove_scale.add_to(verbs, common)
+    prove_two_gpus.add_to(verbs, common)
     prove_verdicts_figure.add_to(verbs, common)
     return top
 

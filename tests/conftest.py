@@ -26,6 +26,13 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if ON_CI else "here")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_ceilings_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is kept for this machine would change tables, and no test measures it but those that are about it."""
+    os.environ["EVENBENCH_CACHE"] = str(tmp_path_factory.mktemp("kept"))
+    os.environ["EVENBENCH_CEILINGS"] = "kept"
+
+
 def pytest_configure() -> None:
     """CI installs torch; without it, `importorskip` would skip in silence what CI is there to run."""
     if ON_CI and importlib.util.find_spec("torch") is None:

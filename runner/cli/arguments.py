@@ -6,27 +6,21 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 from .. import __version__
 from ..case import CACHES, TIMERS
-from ..errors import UsageError
 from ..host_settings import LauncherName
-from . import history_arguments
+from . import ceilings_arguments, expect_arguments, history_arguments, machine_arguments
+from .completion import SHELLS, PrintCompletion
 from .export import FORMATS
+from .parser import Parser
 
 VERBOSE_HELP = "a traceback with every error"
-EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration error, or a case file that no side can
-import · 3 machine not fit · 4 nothing could be measured · 5 input not trusted · 6 GitHub refused · 8 the pull request
-moved on · 130 interrupted"""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors like any other: one line, exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises UsageError."""
-        raise UsageError(message, f"{self.prog} --help")
+EXIT_CODES = """exit codes: 0 fine · 1 a fail_on condition was met · 2 usage or configuration
+error, or a case file that no side can import · 3 machine not fit · 4 nothing
+could be measured · 5 input not trusted · 6 GitHub refused · 8 the pull request
+moved on · 70 a bug in evenbench · 130 interrupted"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,13 +33,20 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"evenbench {__version__}")
     top.add_argument("-v", "--verbose", action="store_true", help=VERBOSE_HELP)
+    top.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        help="a script by which this shell completes words",
+    )
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     _init(verbs.add_parser("init", help="write a case, suites.yaml and the workflow files into a repository"))
     _compare(verbs.add_parser("compare", help="measure two sides in turn and print the table; the main job"))
     _run(verbs.add_parser("run", help="measure one checkout"))
     _list(verbs.add_parser("list", help="the ids of the cases, found in a process of the checkout"))
-    _report(verbs.add_parser("report", help="results files as a table, comment or JSON"))
+    _report(verbs.add_parser("report", help="results files as a table, a page, a comment, or for other tools"))
     _diff(verbs.add_parser("diff", help="two stored runs against each other, launches unpaired"))
+    _expect(verbs.add_parser("expect", help="what launches amount to, as a change to expectations.yaml"))
     _plan(
         verbs.add_parser(
             "plan", help="the shard matrix as JSON, and whether two commits are worth measuring; needs no GPU"
@@ -56,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
     history_arguments.add_to(
         verbs.add_parser("history", help="main over time: add runs, show cases, detect changes, write pages"),
         VERBOSE_HELP,
+    )
+    ceilings_arguments.add_to_ceilings(
+        verbs.add_parser("ceilings", help="what this device was measured to reach, and a picture of it")
     )
     _doctor(verbs.add_parser("doctor", help="is this machine fit to measure, and how to mend what is not"))
     for verb in verbs.choices.values():
@@ -123,9 +127,8 @@ def _compare(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cases-from", choices=("own", "head"), default="own", help="whose cases run; default: each its own"
     )
-    verb.add_argument(
-        "--shard", type=_shard, default=(0, 1), metavar="INDEX/COUNT", help="measure one part of the cases"
-    )
+    machine_arguments.add_shard_to(verb)
+    expect_arguments.add_dump_to(verb)
     verb.add_argument(
         "--plant",
         metavar="PATTERN[=FRACTION]",
@@ -149,9 +152,15 @@ def _run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--setup", dest="head_setup", metavar="COMMAND", help="set-up, instead of that of suites.yaml")
     verb.add_argument("--python", dest="head_python", metavar="PATH", help="interpreter, used as it is")
     verb.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    expect_arguments.add_to_run(verb)
     verb.add_argument(
         "--explain", action="store_true", help="also say what lies behind each number: kernels, gaps, samples, clocks"
     )
+
+
+def _expect(verb: argparse.ArgumentParser) -> None:
+    _measuring(verb)
+    expect_arguments.add_to_expect(verb)
 
 
 def _measuring(verb: argparse.ArgumentParser) -> None:
@@ -161,10 +170,8 @@ def _measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--resume", action="store_true", help="go on with the interrupted run in --output")
     verb.add_argument("--rounds", type=int, metavar="N", help="launches of each side")
     verb.add_argument("--seed", type=int, metavar="N", help="all that is drawn follows from it")
-    verb.add_argument("--gpu", metavar="INDEX|UUID", help="default: the first that is visible")
-    verb.add_argument(
-        "--ignore-unfit", action="store_true", help="measure where the machine is not fit; the results say so"
-    )
+    machine_arguments.add_to(verb)
+    ceilings_arguments.add_to_run(verb)
     verb.add_argument("--timer", choices=TIMERS, help="instead of the one that fits the device")
     verb.add_argument("--cache", choices=CACHES, help="state of the cache before each iteration")
     verb.add_argument("--measure-ms", type=float, metavar="MS", help="budget of a case's samples")
@@ -211,6 +218,10 @@ def _report(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--out", type=Path, metavar="FILE", help="write to this file, instead of stdout")
     verb.add_argument("--explain", metavar="CASE", help="why it has its verdict: an id, or a pattern such as 'norm/*'")
+    verb.add_argument(
+        "--plot", type=Path, metavar="FILE", help="also draw the device's roofline with the rows on it; .svg or .png"
+    )
+    verb.add_argument("--watch", action="store_true", help="of a run under way: show it again and again until it ends")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml")
     _proofs(verb)
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
@@ -222,7 +233,8 @@ def _diff(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--side", choices=("base", "head", "control"), help="which side of a file of compare; default: head"
     )
-    verb.add_argument("--format", choices=("term", "comment", "json"), default="term")
+    verb.add_argument("--format", choices=("term", "html", "comment", "json"), default="term")
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write to this file, instead of stdout")
     verb.add_argument("--config", type=Path, metavar="FILE", help="judge by this suites.yaml")
     verb.add_argument("--fail-on", metavar="LIST", help="conditions that end in exit code 1")
 
@@ -239,6 +251,14 @@ def _proofs(verb: argparse.ArgumentParser) -> None:
 def _plan(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--shards", type=int, required=True, metavar="N", help="how many machines share the cases")
     verb.add_argument("--seed", type=int, metavar="N", help="common seed; default: drawn")
+    verb.add_argument(
+        "--durations",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RESULTS|DIR",
+        help="balance the shards by what cases took in these results files or histories",
+    )
     verb.add_argument(
         "--base", metavar="REF", help="with --head: also say whether what lies between is worth measuring"
     )
@@ -312,10 +332,3 @@ def _commit(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no full commit id")
     return text
-
-
-def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX/COUNT with INDEX from 0 to COUNT - 1")
-    return int(match[1]), int(match[2])

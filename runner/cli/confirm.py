@@ -64,7 +64,8 @@ def second_run(request: Request, measure: Callable[[Request], Done]) -> list[Pat
         output=second,
         patterns=[f"id:{case}" for case in cases],
         seed=second_seed(results.header.seed),
-        shard=(0, 1),  # of which cases the shard has, their ids alone decide
+        shard=(0, 1),
+        share=None,  # of which cases the shard has, their ids alone decide
         plant=None,
         resume=second.exists(),
         confirms=results.header.run_id,

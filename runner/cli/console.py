@@ -58,4 +58,10 @@ def width() -> int:
 
 def colour() -> bool:
     """Whether the answer may have colour."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def changing(stream: TextIO | None = None) -> bool:
+    """Whether what was written to a stream, stderr if left out, can be changed: on a terminal that a person looks at."""
+    terminal = (stream or sys.stderr).isatty() and os.environ.get("TERM") != "dumb"
+    return terminal and not os.environ.get("CI")  # some of them record what a terminal would show

@@ -13,14 +13,14 @@ def diff(asked: argparse.Namespace) -> int:
     """Judge B against A, print, return the exit code."""
     from reports.diff import diff as judge
     from reports.load import load_file
-    from reports.stored import stored
+    from reports.stored import joined, stored
 
     base, head = (
         stored(_name(path, other), load_file(path), asked.side)
         for path, other in ((asked.a, asked.b), (asked.b, asked.a))
     )
     settings = judged_by(asked, head.results.header)
-    return show(judge(base, head, datetime.now(UTC).date(), settings), asked)
+    return show(judge(base, head, datetime.now(UTC).date(), settings), asked, results=joined(base, head))
 
 
 def _name(path: Path, other: Path) -> str:

@@ -24,7 +24,9 @@ def init(asked: argparse.Namespace) -> int:
         say("  (hint: the same command with --uses OWNER/REPOSITORY@COMMIT writes them too)")
     cases = "" if asked.cases == "cases" else f" --cases {asked.cases}"
     print(
-        f"\nNext: evenbench list{cases}, evenbench run{cases}; then put your own functions into {asked.cases}/, and commit."
-        "\nPull requests: docs/setup.md of evenbench walks through GitHub's settings."
+        f"\nNext:\n  evenbench run{cases}           measures the example\n"
+        f"  put a case of your own beside it in {asked.cases}/, and commit\n"
+        f"  evenbench compare main{cases}  measures main against what you change from then on\n"
+        "Pull requests: docs/setup.md of evenbench walks through GitHub's settings."
     )
     return EXIT_OK

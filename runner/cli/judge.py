@@ -16,12 +16,13 @@ from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured, Untruste
 from ..records import Header, JudgeSettings
 from .console import colour, say, width, write
 from .export import FORMATS, deliver, exported
+from .plot import plot_results
 from .requests import fail_on_of
 
 if TYPE_CHECKING:
     from reports.load import Results
     from reports.proofs import Proof
-    from reports.tables import Comparison
+    from reports.tables import Comparison, Report
 
 
 def report(asked: argparse.Namespace) -> int:
@@ -33,18 +34,21 @@ def report(asked: argparse.Namespace) -> int:
     from reports.render_json import as_json
     from reports.render_terminal import run_table
 
+    if asked.plot is not None:
+        plot_results(asked.plot, asked.results)
     if asked.explain is not None:
         return explain_cases(asked)
     if asked.format == "parquet" and asked.out is None and sys.stdout.isatty():
         raise UsageError("--format parquet is no text for a terminal", "name a file: --out rows.parquet")
-    results, _ = load_runs(asked.results)
+    results, seconds = load_runs(asked.results)
     if asked.format == "proof" and results.header.verb == "run":
         raise UsageError("a run of one side proves nothing", "evenbench compare makes runs that do")
     if asked.format == "explain":
         deliver(explain(results, width(), colour=_colour(asked)), asked.out)
         return EXIT_OK
     if results.header.verb == "run":
-        table = measured(results)
+        judge_by = judged_by(asked, results.header)
+        table = measured(results, datetime.now(UTC).date(), judge_by)
         texts: dict[str, Callable[[], str | bytes]] = {
             "json": lambda: json.dumps(as_json(table), indent=1) + "\n",
             "comment": lambda: run_comment(table),
@@ -52,8 +56,19 @@ def report(asked: argparse.Namespace) -> int:
             "term": lambda: run_table(table, width(), colour=_colour(asked)),
         }
         deliver(texts.get(asked.format, lambda: exported(asked.format, results, table))(), asked.out)
-        return EXIT_OK
-    return show_comparison(asked.results, judged_by(asked, results.header), [], asked)
+        return code_of(table, judge_by or results.header.judge)
+    comparison, _ = judged(results, seconds, judged_by(asked, results.header), asked)
+    return show(comparison, asked, asked.results, results=results)
+
+
+def code_of(report: Report, judge: JudgeSettings, ignored: tuple[str, ...] = ()) -> int:
+    """The exit code of a run that gave numbers: whether a `fail_on` condition is met."""
+    from reports.compare import conditions_met
+
+    met = conditions_met(report, [condition for condition in judge.fail_on if condition not in ignored])
+    if met:
+        say(f"fail_on: {', '.join(met)}")
+    return EXIT_FAIL_ON if met else EXIT_OK
 
 
 def explain_cases(asked: argparse.Namespace) -> int:
@@ -156,15 +171,15 @@ def show(
         write(asked.comment, texts["comment"])
         write(asked.json, texts["json"])
     code = hopeless_files(hopeless)
-    if not comparison.rows and comparison.facts.header.shard.count > 1:
-        say("this shard has no case to measure")
-        return code
     if not any(row.change is not None for row in comparison.rows):
         if asked.verb == "compare" and comparison.facts.header.shard.count > 1:
-            say("this shard has no case with a number on both sides; the others may")
+            some = "with a number on both sides; the others may" if comparison.rows else "to measure"
+            say(f"this shard has no case {some}")
             return code
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
+    if asked.verb != "compare" and comparison.judged_by.fail_on and comparison.facts.missing:
+        met = (*met, "a shard is missing")  # what it measured may hold what is asked for
     if met and code == EXIT_OK:
         say(f"fail_on: {', '.join(met)}")
         return EXIT_FAIL_ON

@@ -7,13 +7,16 @@ import io
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
-from . import arguments, diff, github, history, init, judge, measure, plan
+from . import arguments, ceilings, diff, expect, github, history, init, measure, plan, run, watch
 from .console import say, without_commands
+
+CLEAN_UP_S = 15.0  # launches end and worktrees go within it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,8 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a table has signs that an ASCII terminal lacks
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a workflow's cancel or a closed terminal ends a run as Ctrl-C does
-        signal.signal(number, _interrupt)
+    interrupt = _Interrupt()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # Ctrl-C, a workflow's cancel, a closed terminal
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, interrupt)
     verbose = False
     try:
         asked = arguments.parse(argv)
@@ -59,20 +64,31 @@ def _ended_by(error: BaseException) -> int:
     return EXIT_BUG
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Interrupt:
+    """Ends a command as Ctrl-C does. While it cleans up, what comes again is ignored: GitHub's cancel comes three times."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now >= self._until:
+            self._until = now + CLEAN_UP_S
+            raise KeyboardInterrupt
 
 
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "init": init.init,
     "compare": measure.compare,
-    "run": measure.run,
+    "run": run.run,
     "list": measure.list_cases,
-    "report": judge.report,
+    "report": watch.report,
     "diff": diff.diff,
+    "expect": expect.expect,
     "plan": plan.plan,
     "publish": github.publish,
     "resolve": github.resolve_event,
     "history": history.history,
+    "ceilings": ceilings.ceilings,
     "doctor": measure.examine,
 }

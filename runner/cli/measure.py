@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,21 @@ from rich.console import Console
 
 from .. import doctor, measuring
 from ..config import resolve, select
-from ..errors import EXIT_OK, CaseError, NothingMeasured, UnfitMachine, UsageError
+from ..errors import EXIT_OK, CaseError, UnfitMachine, UsageError
 from ..preparation import PATTERN_HINT
 from ..sides import SideSpec
 from . import arguments, confirm
-from .console import colour, say, width, write
-from .judge import hopeless_files, read_proofs, show_comparison
+from .console import changing, say
+from .judge import read_proofs, show_comparison
 from .progress import ConsoleProgress
 from .requests import fail_on_of, request_of
+from .texts import keep_texts, refuse_dump
 
 
 def compare(asked: argparse.Namespace) -> int:
     """Measure two sides, print the table."""
     read_proofs(asked.proofs)  # what is wrong with them is said before, not after measuring
+    refuse_dump(asked.dump_sources)
     head, patterns = arguments.split_sides(asked.rest)
     specs = [
         SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
@@ -37,32 +39,17 @@ def compare(asked: argparse.Namespace) -> int:
         specs.append(SideSpec("control", asked.base, asked.base_setup, asked.base_python, asked.base_sha))
     request = request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)})
     if not asked.confirm:
-        return show_comparison([request.output], None, measure(request).outcome.hopeless, asked)
+        return show_comparison([request.output], None, _measured(request, asked), asked)
     request = confirm.with_room_for_second(request)
-    hopeless = [] if confirm.first_is_whole(request) else measure(request).outcome.hopeless
+    hopeless = [] if confirm.first_is_whole(request) else _measured(request, asked)
     return show_comparison([request.output, *confirm.second_run(request, measure)], None, hopeless, asked)
 
 
-def run(asked: argparse.Namespace) -> int:
-    """Measure one checkout, print its times, and on demand what lies behind them."""
-    from reports.explain import explain
-    from reports.load import load_files
-    from reports.measured import measured
-    from reports.render_json import as_json
-    from reports.render_terminal import run_table
-
-    spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
-    done = measure(request_of("run", asked, [spec], asked.patterns, {}))
-    results = load_files([done.output])
-    report = measured(results)
-    print(run_table(report, width(), colour=colour()), end="")
-    if asked.explain:
-        print(f"\n{explain(results, width(), colour=colour())}", end="")
-    say(f"results: {done.output}")
-    write(asked.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
-    if not done.outcome.measured:
-        raise NothingMeasured("no case gave a number")
-    return hopeless_files(done.outcome.hopeless)
+def _measured(request: measuring.Request, asked: argparse.Namespace) -> Sequence[str]:
+    """Measure; the case files that no side can import."""
+    outcome = measure(request).outcome
+    keep_texts(asked, outcome.texts)
+    return outcome.hopeless
 
 
 def list_cases(asked: argparse.Namespace) -> int:
@@ -131,17 +118,17 @@ def open_cases(path: Path) -> Collection[str]:
     return judge(load_files([path]), datetime.now(UTC).date())
 
 
-def measure(request: measuring.Request) -> measuring.Done:
-    """Measure, with progress on stderr; says how an interrupted run can be taken up."""
+def measure(request: measuring.Request, judge: Callable[[Path], Collection[str]] | None = open_cases) -> measuring.Done:
+    """Measure, with progress on stderr; says how an interrupted run can be taken up. Without a judge no case goes on."""
     console = Console(stderr=True)
 
     @contextlib.contextmanager
     def progress(launches: int) -> Any:
-        with ConsoleProgress(console, launches) as shown:
+        with ConsoleProgress(console, launches, live=changing()) as shown:
             yield shown
 
     try:
-        done = measuring.measure(request, progress, say, open_cases)
+        done = measuring.measure(request, progress, say, judge)
     except KeyboardInterrupt:
         if request.output.exists():
             first = request.beside[0] if request.confirms else request.output

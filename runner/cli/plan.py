@@ -11,14 +11,14 @@ from typing import Any
 from ..changed import changed
 from ..errors import EXIT_OK, UsageError
 from ..plan import SEED_BITS, shard_matrix
-from .requests import refuse_seed
+from .requests import known_durations, refuse_seed
 
 
 def plan(asked: argparse.Namespace) -> int:
     """Print the plan on one line."""
     refuse_seed(asked.seed)
     seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
-    matrix = {"include": shard_matrix(asked.shards, seed)}
+    matrix = {"include": shard_matrix(asked.shards, seed, known_durations(asked.durations))}
     printed: dict[str, Any] = matrix
     if (asked.base is None) != (asked.head is None):
         raise UsageError("--base and --head go together", "name both commits, or neither")

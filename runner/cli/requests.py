@@ -10,12 +10,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..balance import Share
 from ..config import FAIL_ON
 from ..errors import UsageError
 from ..measuring import RESULTS_FOLDER, Request
 from ..plan import SEED_BITS
 from ..planting import plant_of
 from ..sides import SideSpec
+from .console import say
+
+KEYS: Sequence[str] = (  # of a suite, that the command line may set
+    "timer",
+    "cache",
+    "measure_ms",
+    "warmup_ms",
+    "timeout_s",
+    "min_effect",
+    "allow_fallback",
+    "ceilings",
+    "max_rounds",
+    "budget_s",
+)
 
 
 def request_of(
@@ -26,10 +41,45 @@ def request_of(
     Raises:
         UsageError: arguments that contradict each other, or a file that could not be written after measuring.
     """
+    refuse_contradictions(asked)
+    share, plant = getattr(asked, "share", None), getattr(asked, "plant", None)
+    return Request(
+        verb=verb,
+        repo=Path.cwd(),
+        specs=specs,
+        output=(asked.output or _new_output()).resolve(),
+        cases=asked.cases,
+        cases_from=getattr(asked, "cases_from", "own"),
+        config=asked.config,
+        suite=asked.suite,
+        patterns=list(patterns),
+        keys={key: getattr(asked, key, None) for key in KEYS} | dict(more),
+        rounds=asked.rounds,
+        seed=asked.seed,
+        shard=getattr(asked, "shard", (0, 1)),
+        share=Share.parse(share) if share is not None else None,
+        plant=plant_of(plant) if plant is not None else None,
+        gpu=asked.gpu,
+        gpus=asked.gpus,
+        durations=known_durations(asked.durations),
+        launcher=asked.launcher,
+        resume=asked.resume,
+        ignore_unfit=asked.ignore_unfit,
+        only_texts=getattr(asked, "artifacts_only", False),
+        save_texts=getattr(asked, "update_artifacts", False),
+        wait=not asked.no_wait,
+    )
+
+
+def refuse_contradictions(asked: argparse.Namespace) -> None:
+    """Raises UsageError for arguments that contradict each other, or a file that could not be written after measuring."""
     if asked.resume and asked.output is None:
         raise UsageError("--resume needs --output", "name the results file of the interrupted run")
     refuse_seed(asked.seed)
     shard = getattr(asked, "shard", (0, 1))
+    share = getattr(asked, "share", None)
+    if share is not None and shard[1] == 1:
+        raise UsageError("--share needs --shard", "evenbench plan gives a shard its index, count, seed and share")
     if shard[1] > 1 and asked.seed is None and not asked.resume:
         raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
     if getattr(asked, "plant", None) is not None and getattr(asked, "confirm", False):
@@ -41,41 +91,23 @@ def request_of(
             path.is_dir() or not os.access(path.parent, os.W_OK)
         ):  # said before, not after measuring
             raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
-    keys = (
-        "timer",
-        "cache",
-        "measure_ms",
-        "warmup_ms",
-        "timeout_s",
-        "min_effect",
-        "allow_fallback",
-        "max_rounds",
-        "budget_s",
-    )
-    return Request(
-        verb=verb,
-        repo=Path.cwd(),
-        specs=specs,
-        output=(asked.output or _new_output()).resolve(),
-        cases=asked.cases,
-        cases_from=getattr(asked, "cases_from", "own"),
-        config=asked.config,
-        suite=asked.suite,
-        patterns=list(patterns),
-        keys={key: getattr(asked, key, None) for key in keys} | dict(more),
-        rounds=asked.rounds,
-        seed=asked.seed,
-        shard=shard,
-        plant=plant_of(plant) if (plant := getattr(asked, "plant", None)) is not None else None,
-        gpu=asked.gpu,
-        launcher=asked.launcher,
-        resume=asked.resume,
-        ignore_unfit=asked.ignore_unfit,
-    )
+    if asked.durations and asked.gpus is None:
+        raise UsageError("--durations needs --gpus", "one GPU measures all cases; evenbench plan balances shards")
 
 
 def _new_output() -> Path:
     return Path(RESULTS_FOLDER) / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.results.jsonl"
+
+
+def known_durations(paths: Sequence[Path]) -> Mapping[str, float]:
+    """What cases took in earlier runs; says how many are known, or that the files know none."""
+    from reports.durations import durations
+
+    if not paths:
+        return {}
+    found = durations(paths)
+    say(f"balanced by the durations of {len(found):,} cases" if found else "no durations are known yet: not balanced")
+    return found
 
 
 def refuse_seed(seed: int | None) -> None:

@@ -222,6 +222,7 @@ def _problem(error: ErrorDetails) -> str:
         "missing": "is required",
         "greater_than": f"must be over {limits.get('gt', 0):g}",
         "greater_than_equal": f"must be at least {limits.get('ge', 0):g}",
+        "less_than": f"must be under {limits.get('lt', 0):g}",
         "less_than_equal": f"must be at most {limits.get('le', 0):g}",
         "too_short": f"needs at least {limits.get('min_length')} entry",
         "too_long": f"has more than {limits.get('max_length')} entries",

@@ -126,11 +126,15 @@ class RunSettings:
         """The overrides of `min_effect`: pattern and fraction, in order; the last that matches an id holds."""
         return tuple((key, values["min_effect"]) for key, values in self.overrides.items() if "min_effect" in values)
 
-    def without_judging(self, rounds: int) -> Self:
-        """The same with exactly `rounds` rounds, from 1 up: for `run`, which compares nothing."""
+    def without_judging(self, rounds: int, attempts: int = 1) -> Self:
+        """The same with exactly `rounds` rounds, from 1 up: for `run`, which compares nothing.
+
+        What misses its expectation may go on for so many `attempts`, the first included, of as many rounds each.
+        """
         if not 1 <= rounds <= MOST_ROUNDS:
             raise ConfigError(f"--rounds: must be 1 to {MOST_ROUNDS}, not {shown(rounds)}")
-        return replace(self, rounds=rounds, max_rounds=rounds, looks=(rounds,))
+        looks = tuple(rounds * n for n in range(1, attempts + 1) if n == 1 or rounds * n <= MOST_ROUNDS)
+        return replace(self, rounds=rounds, max_rounds=looks[-1], looks=looks)
 
     def measure_for(
         self, case_id: str, tags: Iterable[str], case_level: Values = NOTHING, command_line: Values = NOTHING

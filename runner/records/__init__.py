@@ -22,9 +22,10 @@ from .events import (
     Skip,
     WorkRecord,
 )
+from .expectation import ExpectationEvent
 from .fields import SCHEMA, SideName
 from .header import Harness, Header, JudgeSettings, MuteRecord, PlantRecord, Record, Shard, SideInfo
-from .reader import Lines, parse_event, read
+from .reader import Lines, Reading, parse_event, read
 from .writer import Writer, dump
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "CeilingsEvent",
     "End",
     "Event",
+    "ExpectationEvent",
     "Failure",
     "Harness",
     "Header",
@@ -48,6 +50,7 @@ __all__ = [
     "Measurement",
     "MuteRecord",
     "PlantRecord",
+    "Reading",
     "Record",
     "Rejected",
     "Resumed",

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from .expectation import ExpectationEvent
 from .fields import (
     CASES_MAX,
     IMPLEMENTATIONS_MAX,
@@ -27,10 +28,14 @@ from .fields import (
     Index,
     Name,
     Ns,
+    Rate,
+    RateKey,
     Round,
     Samples,
     ShortName,
     SideName,
+    Size,
+    Spread,
     Text,
     TimerName,
 )
@@ -110,15 +115,31 @@ class CaseEvent(Record):
     work: WorkRecord | None = None
     baseline: ShortName | None = None
     implementations: Annotated[list[ImplementationRecord], Field(max_length=IMPLEMENTATIONS_MAX)] = []
+    leaves: Text = ""
+    """What of its process it left otherwise than it was; it was undone, or the next case had a process of its own."""
 
 
 class CeilingsEvent(Record):
-    """Peak rates the run used, the machine's own statement: key → rate in operations or bytes a second."""
+    """Peak rates that a device was measured to reach, the machine's own statement; keys as in docs/results.md.
+
+    ``rates`` in operations, bytes or launches a second; ``curve``, bandwidth of a copy over the bytes it moves;
+    ``spread``, the median of the repeated peaks and their relative range; ``shapes``, what was launched to reach the
+    peak; ``skipped``, why a rate is missing; ``software``, driver, libraries and clocks that the rates hold for.
+    """
 
     event: Literal["ceilings"] = "ceilings"
     device: Name
     uuid: Name
-    rates: dict[Name, Finite]
+    rates: Annotated[dict[RateKey, Rate], Field(max_length=ITEMS_MAX)]
+    curve: Annotated[list[Annotated[tuple[Size, Rate], Field(strict=False)]], Field(max_length=ITEMS_MAX)] = []
+    spread: Annotated[
+        dict[RateKey, Annotated[tuple[Rate, Spread], Field(strict=False)]], Field(max_length=ITEMS_MAX)
+    ] = {}
+    shapes: Annotated[dict[RateKey, Text], Field(max_length=ITEMS_MAX)] = {}
+    skipped: Annotated[dict[RateKey, Text], Field(max_length=ITEMS_MAX)] = {}
+    timing: TimerName | None = None
+    software: Annotated[dict[Name, Name], Field(max_length=ITEMS_MAX)] = {}
+    at: Name = ""
 
 
 class LaunchEvent(Record):
@@ -139,6 +160,7 @@ class LaunchEvent(Record):
     driver: Name = ""
     mirrored: bool = False
     instrument: dict[Name, Finite | Name | None] = {}
+    cpu: Name = ""
 
 
 class KernelRecord(Record):
@@ -243,6 +265,8 @@ class LaunchEnd(Record):
     status: Literal["ok", "crashed", "timeout", "interrupted"]
     wall_ns: Ns = 0
     first_sample_ns: Ns = 0
+    paused_s: Annotated[float, Field(ge=0, le=1e8)] = 0.0
+    """How long all stood still, as on a machine that was suspended."""
     telemetry: dict[Name, Finite | Name | None] = {}
 
 
@@ -281,6 +305,7 @@ Event = Annotated[
     | SideEvent
     | CaseEvent
     | CeilingsEvent
+    | ExpectationEvent
     | LaunchEvent
     | Measurement
     | Failure
@@ -298,6 +323,7 @@ EVENT_NAMES = frozenset(
         "side",
         "case",
         "ceilings",
+        "expectation",
         "launch",
         "measurement",
         "failure",

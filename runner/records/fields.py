@@ -22,7 +22,9 @@ NS_MAX = 10**15  # eleven days: longer than any run
 COUNT_MAX = 2**63 - 1  # bytes, flops: what a 64-bit counter holds
 TEXT_MAX = 4_096  # an error message
 NAME_MAX = 1_024  # a kernel name
+ARTIFACTS_MAX = 10_000  # generated texts of one side
 ITEMS_MAX = 1_000  # short lists: inputs, notes, retries
+RATE_MAX = 1e24  # operations a second: far above any device
 
 ID_REGEX = r"^[A-Za-z0-9_./=,+\[\]-]{1,160}$"
 CaseId = Annotated[str, StringConstraints(pattern=ID_REGEX)]
@@ -39,6 +41,10 @@ Samples = Annotated[list[Ns], Field(max_length=SAMPLES_MAX)]
 # Strict mode takes no JSON array for a tuple; what is in it stays strict.
 Dimensions = Annotated[tuple[Count, Count, Count], Field(strict=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+RateKey = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(/[a-z0-9_]+){0,2}$", max_length=80)]
+Rate = Annotated[float, Field(gt=0, le=RATE_MAX, allow_inf_nan=False)]
+Spread = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 
 SideName = Literal["base", "head", "control"]
 TimerName = Literal["cupti", "device-events", "cuda-events", "host"]

@@ -53,10 +53,14 @@ class Harness(Record):
 
 
 class Shard(Record):
-    """Which part of the cases this file holds: `index` of `count`."""
+    """Which part of the cases this file holds: `index` of `count`.
+
+    ``plan`` is the id of a plan by durations, which a plan by seed and id alone has none of.
+    """
 
     index: Annotated[int, Field(ge=0, lt=1_000)] = 0
     count: Annotated[int, Field(ge=1, le=1_000)] = 1
+    plan: Hash = ""
 
     @model_validator(mode="after")
     def _index_within(self) -> Shard:

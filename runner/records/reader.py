@@ -52,37 +52,54 @@ class Lines:
     events: list[Event]
     cut: bool
 
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
 
-def read(stream: BinaryIO, *, max_bytes: int | None = None) -> Lines:
-    """Read all events of a results file.
+
+class Reading:
+    """The events of a results file, one after the other, of which it keeps none.
 
     Args:
         stream: the file, opened for reading bytes.
         max_bytes: refuse a larger file (when publishing); None reads on.
 
+    Attributes:
+        cut: the last line was cut off in the middle; known once the events have been read.
+
     Raises:
-        UntrustedInput: with the number of the line that breaks the format.
+        UntrustedInput: while they are read, with the number of the line that breaks the format.
     """
-    events: list[Event] = []
-    newer = False
-    cut = False
-    for number, line in _numbered_lines(stream, max_bytes):
-        if not line.endswith(b"\n"):
-            cut = True  # a killed run was writing it: not a record
-            break
-        try:
-            if number == 1:
-                newer = _newer_minor(line)
-            event = parse_event(line, newer=newer)
-        except UntrustedInput as error:
-            raise UntrustedInput(f"line {number}: {error.message}", error.hint) from None
-        if (number == 1) != (event is not None and event.event == "header"):
-            raise UntrustedInput(f"line {number}: the first line, and only it, must be the header")
-        if event is not None:
-            events.append(event)
-    if not events:
-        raise UntrustedInput("no header: the file is empty or its first line was cut off")
-    return Lines(events, cut)
+
+    def __init__(self, stream: BinaryIO, *, max_bytes: int | None = None) -> None:
+        self._lines = _numbered_lines(stream, max_bytes)
+        self.cut = False
+
+    def __iter__(self) -> Iterator[Event]:
+        newer = False
+        empty = True
+        for number, line in self._lines:
+            if not line.endswith(b"\n"):
+                self.cut = True  # a killed run was writing it: not a record
+                break
+            try:
+                if number == 1:
+                    newer = _newer_minor(line)
+                event = parse_event(line, newer=newer)
+            except UntrustedInput as error:
+                raise UntrustedInput(f"line {number}: {error.message}", error.hint) from None
+            if (number == 1) != (event is not None and event.event == "header"):
+                raise UntrustedInput(f"line {number}: the first line, and only it, must be the header")
+            if event is not None:
+                empty = False
+                yield event
+        if empty:
+            raise UntrustedInput("no header: the file is empty or its first line was cut off")
+
+
+def read(stream: BinaryIO, *, max_bytes: int | None = None) -> Lines:
+    """All events of a results file at once. Arguments and errors as of `Reading`."""
+    reading = Reading(stream, max_bytes=max_bytes)
+    return Lines([*reading], reading.cut)
 
 
 def parse_event(line: bytes | str, *, newer: bool = False) -> Event | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,6 +43,7 @@ class Writer:
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
         self.path = path
+        self._one_at_a_time = threading.Lock()  # launches on several GPUs write to one file
 
     def cut_unfinished_line(self) -> None:
         """Before appending to an interrupted run: cut off the line that it was writing."""
@@ -51,8 +53,9 @@ class Writer:
         """Append one event. Raises `UsageError` when the disk is full or the file is gone."""
         data = (dump(event) + "\n").encode()
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            with self._one_at_a_time:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
         except OSError as error:
             raise UsageError(
                 f"{self.path} cannot be written any more: {error.strerror}", "free some space, then go on with --resume"

@@ -135,19 +135,20 @@ def owned_prefix() -> str:
     return f"{OWNED}{os.getpid()}-{_machine()}-"
 
 
-def side_config_text(checkout: Checkout, cases: Path | str) -> str | None:
-    """The text of a side's suites.yaml; None where it has none.
+def side_config_text(checkout: Checkout, cases: Path | str, name: str = SUITES_FILE) -> str | None:
+    """The text of a side's suites.yaml, or other such file; None where it has none.
 
     Args:
         cases: the cases directory, relative to the side's root.
+        name: of the file in it.
 
     Raises:
         ConfigError: the file is not a plain one inside the side, is too large or is not UTF-8.
     """
-    path = checkout.root / cases / SUITES_FILE
+    path = checkout.root / cases / name
     if not os.path.lexists(path):
         return None
-    where = f"{checkout.name}: {Path(cases) / SUITES_FILE}"
+    where = f"{checkout.name}: {Path(cases) / name}"
     if not (path.is_file() and path.resolve().is_relative_to(checkout.root.resolve())):
         raise ConfigError(f"{where} is not a file inside {checkout.label}")
     with path.open("rb") as stream:

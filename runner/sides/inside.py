@@ -26,7 +26,7 @@ PYTHON = Path(ENVIRONMENT) / "bin" / "python"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """`look`, `setup COMMAND`, `python ARGUMENT…` or `launches`."""
+    """`look`, `setup COMMAND`, `python ARGUMENT…`, `ceilings DEVICE` or `launches`."""
     match arguments:
         case ["look"]:
             sys.stdout.write(f"{json.dumps(look())}\n")
@@ -36,6 +36,9 @@ def main(arguments: Sequence[str]) -> None:
                 _become(Path("/bin/sh"), "-c", command)
         case ["python", *rest]:
             _become(PYTHON, *rest)
+        case ["ceilings", device]:
+            probes = Path(__file__).resolve().parent.parent / "ceilings" / "__main__.py"
+            os.execv(sys.executable, [sys.executable, "-P", str(probes), device])  # noqa: S606 - as below; there is no side
         case ["launches"]:
             worker = Path(__file__).resolve().parent.parent / "worker" / "__main__.py"
             _become(PYTHON, "-P", str(worker), "alone")

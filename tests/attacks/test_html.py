@@ -90,7 +90,7 @@ def assert_dead(source: str, expected: Built) -> None:
         script for at, script in enumerate(expected.scripts) if at != 1
     ]
     assert not set(IN_SCRIPT) & {ord(char) for char in found.scripts[1]}
-    assert json.loads(found.scripts[1]).keys() == {"overview", "machine", "cases"}
+    assert json.loads(found.scripts[1]).keys() == {"overview", "machine", "ceilings", "cases"}
     assert all(address.startswith("#") for address in found.addresses)
 
 

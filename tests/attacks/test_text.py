@@ -36,7 +36,7 @@ from reports.states import (
 )
 from reports.stored import stored
 from reports.tables import Comparison
-from runner.records import End, Event, Input, JudgeSettings, KernelRecord, MuteRecord, SideInfo
+from runner.records import End, Event, Input, JudgeSettings, KernelRecord, MuteRecord, SideInfo, WorkRecord
 from tests import build
 from tests.build import Case
 from tests.fakes.desk import Desk
@@ -129,6 +129,7 @@ class Words:
 def events(say: Words, **changes: Any) -> list[Event]:
     """A run with a row of nearly every verdict, and foreign text wherever a record has room for it."""
     bad = {"status": "failed", "kind": "setup", "implementations": []}
+    work = WorkRecord(dtype=say(28), flops=10**6, bytes_read=10**6, bytes_written=10**6)
     cases = [
         Case("a/failed", head_case=bad | {"reason": say(0)}),
         Case("a/wrong[x=1]", head_case=bad | {"status": "wrong", "kind": "wrong", "reason": say(1)}),
@@ -141,7 +142,7 @@ def events(say: Words, **changes: Any) -> list[Event]:
         Case("c/new", base=None),
         Case("c/gone", head=None),
         Case("c/skipped", both_case={"status": "skipped", "reason": say(8), "implementations": []}),
-        Case("d/same", head_implementation={"tuning": say(9)}, both_case={"fallback": say(27)}),
+        Case("d/same", head_implementation={"tuning": say(9)}, both_case={"fallback": say(27), "work": work}),
         Case("d/same[y=2]", implementations=("one", "two"), both_case={"fallback": say(27)}),
     ]
     values: dict[str, Any] = {
@@ -150,6 +151,7 @@ def events(say: Words, **changes: Any) -> list[Event]:
         "launches": {side: {"device": say(13), "driver": say(14), "mig": say(15)} for side in ("base", "head")},
         "prepared": {"base": {"notes": [say(16)], "torch": say(17)}, "head": {"notes": [say(18)]}},
         "broken": {"head": {say(19): say(20) or "x"}},
+        "ceilings": [build.CEILINGS.model_copy(update={"device": say(13)})],
         "telemetry": {"head": {"throttle_reasons": say(21)}},
         "judge": JudgeSettings(
             min_effect=0.005,
@@ -167,7 +169,7 @@ def _measurement(say: Words) -> dict[str, Any]:
     return {"kernels": [kernel], "rejected": [{"index": 0, "reason": say(25)}], "retries": [say(26)]}
 
 
-PLACES = 28
+PLACES = 29
 said = st.lists(texts, min_size=PLACES, max_size=PLACES).map(Words)
 EVERY = [Words(HOSTILE[start : start + PLACES]) for start in range(0, len(HOSTILE), PLACES)]
 WHOLE = Words([ALL])
@@ -186,15 +188,18 @@ def is_long(note: str) -> bool:
     return len(markdown.sanitise(note)) > NOTE_MAX
 
 
-def expected_rows(found: Comparison) -> list[list[list[str]]]:
+def expected_rows(found: Comparison, *, shares: bool = False) -> list[list[list[str]]]:
     """The cells of the table, and of the folded one, as a reader shall see them."""
-    telling = [["case", "base", "head", CHANGE, "verdict", "notes"]]
+    title = ["of ceiling"] if shares else []
+    telling = [["case", "base", "head", CHANGE, "verdict", *title, "notes"]]
     for cells in (describe.cells(row) for row in found.rows if row.verdict != "unchanged"):
         emoji = PLANTED if cells.planted else EMOJI[cells.verdict]
-        telling.append([cells.name, *numbers(cells), f"{emoji} {cells.called}", in_cell(cells.notes)])
+        share = [cells.share] if shares else []
+        telling.append([cells.name, *numbers(cells), f"{emoji} {cells.called}", *share, in_cell(cells.notes)])
     quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
     notes = [in_cell([note for note in cells.notes if note not in common(quiet)]) for cells in quiet]
-    folded = [["case", "base", "head", CHANGE], *([cells.name, *numbers(cells)] for cells in quiet)]
+    rows = [[cells.name, *numbers(cells), *([cells.share] if shares else [])] for cells in quiet]
+    folded = [["case", "base", "head", CHANGE, *title], *rows]
     if any(notes):
         folded = [[*cells, note] for cells, note in zip(folded, ["notes", *notes], strict=True)]
     return [telling, folded]
@@ -211,7 +216,7 @@ def common(quiet: Sequence[Cells]) -> list[str]:
     return [note for note in first if all(note in each for each in others)]
 
 
-def expected_lists(found: Comparison) -> list[str]:
+def expected_lists(found: Comparison, *, shares: bool) -> list[str]:
     """What stands above and below the tables; of notes, to which rows they belong is left to other tests."""
     telling = [describe.cells(row) for row in found.rows if row.verdict != "unchanged"]
     quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
@@ -224,19 +229,19 @@ def expected_lists(found: Comparison) -> list[str]:
         ),
         *(f"all of them: {seen(note)}" for note in common(quiet)),
         *(f": {seen(note)}" for note in dict.fromkeys(own)),
-        *describe.reading(found),
+        *describe.reading(found, shares=shares),
     ]
 
 
-def assert_ours(text: str, found: Comparison) -> None:
+def assert_ours(text: str, found: Comparison, *, shares: bool = False) -> None:
     page = read(text)
-    expected = [[words(cell) for cell in row] for table in expected_rows(found) for row in table]
+    expected = [[words(cell) for cell in row] for table in expected_rows(found, shares=shares) for row in table]
     assert [[words(cell) for cell in row] for row in page.rows] == expected
     assert page.tags.count("table") == 2
     assert page.tags.count("h3") == 1
     assert page.tags.count("details") == page.tags.count("summary") == 2
     assert set(page.addresses) == set(vars(LINKS).values())
-    for item, end in zip(page.items, expected_lists(found), strict=True):
+    for item, end in zip(page.items, expected_lists(found, shares=shares), strict=True):
         assert words(item).endswith(words(end))
     assert_dead(page, OURS)
 
@@ -252,7 +257,7 @@ def test_a_comment_and_a_summary_hold_exactly_our_cells(say: Words) -> None:
     assert_ours(text, comparison)
     whole = summary(comparison, LINKS)
     assert "<!--" not in whole
-    assert_ours(whole, comparison)
+    assert_ours(whole, comparison, shares=True)
 
 
 @pytest.mark.parametrize("say", EVERY)

@@ -30,6 +30,7 @@ TODAY = date(2026, 11, 29)
 WARM = {side: {**values, "temperature_c": 41.0} for side, values in TELEMETRY.items()}
 SLOW = "norm/rms[cols=8192]"
 SEVERAL = "gemm/bf16"
+OF_MACHINE = ["roofline", "bandwidth", "clock", "temperature"]
 WAITING = "figure.chart:visible:not([data-drawn])"
 NARROW, WIDE = 390, 1280
 PATIENCE_MS = 20_000  # with a browser on a busy machine; none of it is waited for elsewhere
@@ -95,7 +96,7 @@ def compared(browser: Browser, script: str, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def ran(browser: Browser, script: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    results = build.results(RUN, made=3, verb="run", telemetry=WARM)
+    results = build.results(RUN, made=3, verb="run", telemetry=WARM, ceilings=[build.CEILINGS])
     return shown(browser, tmp_path_factory.mktemp("run") / "page.html", page(results, measured(results), script))
 
 
@@ -292,12 +293,27 @@ class TestRun:
     def test_implementations_side_by_side(self, ran: Shown) -> None:
         open_page = ran.open()
         assert ran.names() == [f"{SLOW} · torch", f"{SLOW} · triton", "y"]
-        assert charts(open_page) == ["clock", "temperature"]
+        assert charts(open_page) == OF_MACHINE
         open_page.get_by_role("link", name="torch").click()
         expect(open_page.locator(WAITING)).to_have_count(0)
-        assert charts(open_page) == ["implementations", *["launches", "spread"] * 2, "clock", "temperature"]
+        assert charts(open_page) == ["implementations", *["launches", "spread"] * 2, *OF_MACHINE]
         bars = open_page.locator("figure[data-chart=implementations] svg path[aria-roledescription=bar]")
         assert bars.count() == 2
+
+    def test_the_devices_peaks(self, ran: Shown) -> None:
+        open_page = ran.open(dark=True)
+        assert charts(open_page) == OF_MACHINE
+        roofline = open_page.locator("figure[data-chart=roofline] svg")
+        assert "bfloat16 matrix 800 TFLOP/s" in roofline.locator("text").all_text_contents()
+        dim = open_page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--dim').trim()")
+        assert roofline.locator(f"path[stroke='{dim}']").count() > 0
+        roofline.locator("path[aria-roledescription=point]").last.click()  # the first lies below it
+        assert open_page.locator("article:visible").count() == 1
+
+    def test_its_names_are_left_out_where_there_is_no_room(self, ran: Shown) -> None:
+        roofline = ran.open(width=NARROW).locator("figure[data-chart=roofline] svg")
+        assert "bfloat16 matrix 800 TFLOP/s" not in roofline.locator("text").all_text_contents()
+        assert roofline.locator("path[aria-roledescription=point]").count() == 3
 
     def test_on_a_phone(self, ran: Shown) -> None:
         width, room = ran.open(address(SLOW), width=NARROW).evaluate(WIDTHS)

@@ -110,3 +110,31 @@ def test_the_readme_shows_a_real_comment() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"![{headline}](docs/images/comment.png)" in readme
     assert (ROOT / "docs/images/comment.png").stat().st_size <= LARGEST
+
+
+CASE = "planted/softmax[cols=4096,more=0.02,rows=6400]"  # at which the README shows the page
+
+
+def test_the_page_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
+    if why := why_not():
+        (pytest.fail if ON_CI else pytest.skip)(why)
+    sizes = []
+    for more in (("--case", CASE, "--height", "645"), ("--dark",)):
+        done = subprocess.run(
+            [sys.executable, "scripts/picture_page.py", str(RESULTS), "--page", "--out", str(tmp_path / "page.png"), *more],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        seen = (tmp_path / "page.png").read_bytes()
+        assert seen.startswith(b"\x89PNG\r\n")
+        sizes.append(len(seen))
+    assert max(sizes) <= LARGEST
+    assert len(set(sizes)) == 2
+
+
+def test_pictures_of_the_readme_are_small() -> None:
+    shown = re.findall(r"!\[[^\]]+\]\((docs/images/[a-z]+\.png)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == ["docs/images/comment.png", "docs/images/history.png", "docs/images/page.png"]
+    assert sorted(ROOT.glob("docs/images/*.png")) == sorted(ROOT / name for name in shown)
+    for name in shown:
+        assert (ROOT / name).stat().st_size <= LARGEST

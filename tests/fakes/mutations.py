@@ -67,7 +67,7 @@ def _every_event() -> list[Event]:
     again: list[Event] = [first.model_copy(update={"launch": 50, "round": 6}), odd.model_copy(update={"launch": 50})]
     return [
         *events[:3],
-        CeilingsEvent(device="NVIDIA H200", uuid="GPU-1", rates={"memory copy": 4.3e12}),
+        CeilingsEvent(device="NVIDIA H200", uuid="GPU-1", rates={"memory/copy": 4.3e12}),
         *events[3:],
         Artifact(side="head", case="a", name="ptx", status="changed", diff="- mov\n+ add\n"),
         Look(rounds=8, open=[0, 1]),

@@ -501,6 +501,8 @@ class TestNotes:
             (Case("a", both_case={"inputs": []}), "inputs unverified"),
             (Case("a", head_implementation={"check": "unchecked"}), "unchecked"),
             (Case("a", both_case={"fallback": "CUPTI: no permission"}), "CUPTI: no permission"),
+            (Case("a", both_case={"leaves": "changed umask"}), "the case changed umask"),
+            (Case("a", head_case={"leaves": "left 2 threads running"}), "on head the case left 2 threads running"),
         ],
     )
     def test_of_the_case(self, case: Case, note: str) -> None:

@@ -226,3 +226,15 @@ def test_an_interpreter_of_this_machine_is_refused(engine: Fake, repository: Pat
         spec = SideSpec("head", str(repository), python="/usr/bin/python3")
         with pytest.raises(UsageError, match="--head-python: the sandbox has the interpreter of its image alone"):
             found.prepare(sides, sides.check_out(spec), spec, "")
+
+
+def test_ceilings_are_measured_in_a_container_without_a_side(engine: Fake) -> None:
+    engine.answer((["ceilings"], 0, '{"rates": {}}\n', "memory/copy\n", 0))
+    with launcher() as found:
+        finished = found.run_probes("cuda", "GPU-7", 60)
+    assert (finished.status, finished.output) == (0, b'{"rates": {}}\n')
+    [run] = engine.asked("run", "ceilings")
+    assert run[-5:] == ["-P", "-m", "runner.sides.inside", "ceilings", "cuda"]
+    assert "--volume" not in run
+    assert "nvidia.com/gpu=GPU-7" in run
+    assert run[run.index("--network") + 1] == "none"

@@ -324,8 +324,11 @@ def test_golden(name: str, render: Callable[[Comparison], str]) -> None:
 
 
 def test_one_run_is_not_compared_with_itself() -> None:
-    with pytest.raises(UsageError, match=r"a\.jsonl and b\.jsonl are one run"):
+    with pytest.raises(UsageError, match=r"a\.jsonl and b\.jsonl are one run \(hint: name the file of another run\)"):
         between(run(Case("x"), run_id="1"), run(Case("x"), run_id="1"))
+    both = build.results([Case("x")])
+    with pytest.raises(UsageError, match=r"are one run \(hint: evenbench report compares its sides, in pairs\)"):
+        between(both, both)
 
 
 def test_different_shards_have_no_case_in_common() -> None:

@@ -403,7 +403,7 @@ def run_on(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch, **op
     monkeypatch.setattr(tempfile, "tempdir", str(folder))  # a machine lock of its own
     monkeypatch.setattr(measuring, "gpus", lambda: list(machine.gpus))
     monkeypatch.setattr(doctor, "Probes", lambda environ: machine.probes())
-    shown = SimpleNamespace(**dict.fromkeys(("stage", "launch", "case", "launch_done"), lambda *_: None))
+    shown = SimpleNamespace(**dict.fromkeys(("stage", "launch", "case", "launch_done", "more"), lambda *_: None))
     output = folder / "out.jsonl"
     request = measuring.Request("run", repository.path, [SideSpec("head", None)], output, **options)
     measuring.measure(request, lambda _: contextlib.nullcontext(cast("Progress", shown)), lambda _: None)

@@ -142,6 +142,8 @@ class TestPages:
         assert {page_of("norm/rms[cols=8192]"), page_of("b/c"), "machines.html"} <= set(overview.links)
         assert f"{URL}/compare/{29:040x}...{30:040x}" in overview.links
         assert "+3.0 %" in overview.text
+        assert "norm/<wbr>rms[<wbr>cols=8192]" in found["index.html"]  # an id breaks at its parts alone
+        assert '<td class="d">2026-' in found["index.html"]
         assert "driver 580.1 · torch 2.13.0" in Page(found["machines.html"]).text
         page = Page(found[page_of("norm/rms[cols=8192]")])
         assert f"{URL}/commit/{49:040x}" in page.links

@@ -1,33 +1,15 @@
-"""Which GPU is meant, what nvidia-smi and NVML say of them, and the lock that keeps two runs apart."""
+"""Which GPU is meant, and what nvidia-smi and NVML say of them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 
-from runner.errors import UnfitMachine, UsageError
-from runner.machine import Gpu, _from_csv, _from_nvml, choose_gpu, machine_lock
+from runner.errors import UsageError
+from runner.machine import Gpu, _from_csv, _from_nvml, choose_gpu, choose_gpus
 
 FIRST = Gpu("GPU-6d786b7a-3994-ba1c-b185-f30fe02ae0bc", "NVIDIA H200", "580.159.04")
 SECOND = Gpu("GPU-6d99aaaa-0000-1111-2222-333344445555", "NVIDIA H200", "580.159.04")
 BOTH = [FIRST, SECOND]
-
-HOLDER = """
-import sys
-from pathlib import Path
-from runner.machine import machine_lock
-with machine_lock(sys.argv[1], print, folder=Path(sys.argv[2])):
-    print("held", flush=True)
-    sys.stdin.read()
-    Path(sys.argv[2], "leaving").touch()
-"""
 
 
 @pytest.mark.parametrize(
@@ -75,6 +57,53 @@ def test_a_machine_without_gpus(visible: str | None) -> None:
     assert choose_gpu(None, [], visible) is None
     with pytest.raises(UsageError, match="--gpu 0: this machine has no NVIDIA GPU"):
         choose_gpu("0", [], visible)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "visible", "meant"),
+    [
+        ("all", None, BOTH),
+        ("all", "1,0", [SECOND, FIRST]),
+        ("all", "1", [SECOND]),
+        ("all", "0,-1,1", [FIRST]),
+        ("all", "GPU-6d99,GPU-6d99", [SECOND]),
+        ("2", None, BOTH),
+        ("1", None, [FIRST]),
+        ("1", "1,0", [SECOND]),
+        ("1,", None, [SECOND]),
+        ("0,1", "", BOTH),  # what was asked for wins
+        ("1, GPU-6d78", None, [SECOND, FIRST]),
+        (SECOND.uuid, "0", [SECOND]),
+    ],
+)
+def test_the_gpus_that_are_meant(wanted: str, visible: str | None, meant: list[Gpu]) -> None:
+    assert choose_gpus(wanted, BOTH, visible) == meant
+
+
+@pytest.mark.parametrize(
+    ("wanted", "visible", "said"),
+    [
+        ("3", None, "--gpus 3: this machine has 2 NVIDIA GPUs"),
+        ("0", None, "--gpus 0: this machine has 2 NVIDIA GPUs"),
+        ("2", "1", "--gpus 2: this machine has 1 NVIDIA GPUs"),
+        ("all", "", "--gpus all: this machine has 0 NVIDIA GPUs"),
+        ("all", "7", "no single GPU is meant by CUDA_VISIBLE_DEVICES 7"),
+        ("", None, "names no GPU"),
+        ("0,0", None, "names a GPU twice"),
+        ("0,GPU-6d78", None, "names a GPU twice"),
+        ("0,7", None, "no single GPU is meant by --gpu 7"),
+        ("every", None, "no single GPU is meant by --gpu every"),
+    ],
+)
+def test_no_gpus_or_others_are_meant(wanted: str, visible: str | None, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        choose_gpus(wanted, BOTH, visible)
+
+
+@pytest.mark.parametrize("wanted", ["all", "1", "0,1"])
+def test_several_gpus_of_a_machine_without(wanted: str) -> None:
+    with pytest.raises(UsageError, match="this machine has"):
+        choose_gpus(wanted, [], None)
 
 
 def test_the_table_of_nvidia_smi() -> None:
@@ -132,95 +161,3 @@ def test_what_nvml_says(broken: str, found: list[Gpu]) -> None:
     nvml = FakeNvml(broken)
     assert _from_nvml(nvml) == found
     assert nvml.opened == 0
-
-
-@contextmanager
-def another_run(name: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lock until its stdin is closed."""
-    command = [sys.executable, "-c", HOLDER, name, str(folder)]
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def no_wait(line: str) -> None:
-    raise AssertionError(line)
-
-
-def test_a_lock_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
-    told: list[str] = []
-    with another_run(FIRST.uuid, tmp_path) as other:
-        stdin = other.stdin
-        assert stdin is not None
-
-        def waiting(line: str) -> None:
-            told.append(line)
-            assert not (tmp_path / "leaving").exists()
-            threading.Timer(1.5, stdin.close).start()  # longer than one poll: told once all the same
-
-        with machine_lock(FIRST.uuid, waiting, folder=tmp_path):
-            assert (tmp_path / "leaving").exists()
-    assert told == [f"another run is measuring on {FIRST.uuid}; waiting for it to end"]
-
-
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    with another_run(FIRST.uuid, tmp_path) as other:
-        other.kill()
-        other.wait()
-        with machine_lock(FIRST.uuid, no_wait, folder=tmp_path):
-            assert not (tmp_path / "leaving").exists()
-
-
-def test_waiting_ends(tmp_path: Path) -> None:
-    told: list[str] = []
-    with (
-        another_run(FIRST.uuid, tmp_path),
-        pytest.raises(UnfitMachine, match=f"another run has held {FIRST.uuid} for 0 s"),
-        machine_lock(FIRST.uuid, told.append, folder=tmp_path, wait_s=0),
-    ):
-        pass
-    assert len(told) == 1
-
-
-def test_locks_of_two_gpus_are_two_and_one_is_free_again(tmp_path: Path) -> None:
-    with machine_lock(FIRST.uuid, no_wait, folder=tmp_path), machine_lock(SECOND.uuid, no_wait, folder=tmp_path):
-        assert len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(ZeroDivisionError), machine_lock(FIRST.uuid, no_wait, folder=tmp_path):
-        raise ZeroDivisionError
-    with machine_lock(FIRST.uuid, no_wait, folder=tmp_path):
-        pass
-
-
-def test_a_name_stays_in_its_folder(tmp_path: Path) -> None:
-    with machine_lock("../a b", no_wait, folder=tmp_path):
-        assert [path.name for path in tmp_path.iterdir()] == ["evenbench-___a_b.lock"]
-
-
-def test_a_link_is_no_lock(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    (tmp_path / "evenbench-host.lock").symlink_to(target)
-    with pytest.raises(UnfitMachine, match=r"evenbench-host\.lock cannot be opened"):
-        machine_lock("host", no_wait, folder=tmp_path).__enter__()
-    assert not target.exists()
-
-
-def test_a_pipe_left_in_the_place_of_a_lock_does_not_hang(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "evenbench-host.lock", 0o400)
-    with machine_lock("host", no_wait, folder=tmp_path):
-        pass
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
-def test_a_read_only_lock_of_another_user_serves(tmp_path: Path) -> None:
-    lock = tmp_path / "evenbench-host.lock"
-    lock.touch(0o444)
-    with machine_lock("host", no_wait, folder=tmp_path):
-        pass
-    lock.chmod(0)
-    with pytest.raises(UnfitMachine, match="make it readable"):
-        machine_lock("host", no_wait, folder=tmp_path).__enter__()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from reports import charts
 from reports.compare import compare
+from reports.diff import diff
 from reports.histogram import histogram
 from reports.measured import measured
 from reports.page import address, page
@@ -25,6 +26,8 @@ from reports.reasons import because, family_of, otherwise
 from reports.render_json import as_json
 from reports.row_rounds import RowRounds
 from reports.rows import Sides
+from reports.stored import joined, stored
+from runner.records import SideInfo
 from tests import build
 from tests.build import Case
 from tests.unit.test_render import MIXED
@@ -114,6 +117,41 @@ class TestPage:
         assert "8 rounds, looks after 8, 16, 24, seed 7" in words
         assert comparison.facts.header.run_id in words
 
+    def test_two_stored_runs_make_no_rounds(self) -> None:
+        runs = [
+            build.results(
+                [Case("a", head=head)],
+                run_id=str(head),
+                verb="run",
+                sides=[SideInfo(name="head", label="feature", sha="d" * 40)],
+                made=made,
+            )
+            for head, made in ((20_000.0, 8), (21_000.0, 7))
+        ]
+        base, head = (stored(name, results, None) for name, results in zip(("a.jsonl", "b.jsonl"), runs, strict=True))
+        comparison = diff(base, head, TODAY)
+        found = Read(page(joined(base, head), comparison, LIBRARY))
+        words = " ".join(found.text.split())
+        assert comparison.rows[0].verdict == "regressed"
+        assert "launches were not paired: base is of run 20000.0" in words
+        assert "Head was shown to be slower by more than 0.5" in words
+        assert "from the means of the sides' launches, which were not paired" in words
+        assert "the median of 8 launches" in words
+        assert "the median of 7 launches" in words
+        for of_rounds in (
+            "rounds whole",
+            "round by round",
+            "whole rounds",
+            "one look",
+            "a tick for each round",
+            "After ",
+        ):
+            assert of_rounds not in words
+        (part,) = found.data["cases"][0]["parts"]
+        assert part["change"]["rounds"] == []
+        launches = [each["side"] for each in part["rounds"]["launches"]]
+        assert (launches.count("base"), launches.count("head")) == (8, 7)
+
     def test_charts_only_of_what_was_measured(self) -> None:
         found = compared_page(
             Case("a"),
@@ -146,6 +184,20 @@ class TestPage:
         assert "of ceiling" not in found.text  # nothing stands in it
         assert "80 kept, 5 for warm-up in each launch" in found.text
 
+    def test_the_devices_peaks(self) -> None:
+        found = measured_page(*RUN, ceilings=[build.CEILINGS])
+        assert found.charts[-2:] == ["roofline", "bandwidth"]
+        assert found.data["ceilings"].keys() == {"roofline", "bandwidth"}
+        assert "The device's peaks" in found.text
+        assert "of ceiling" in found.text
+        assert "of ceiling" in compared_page(Case("a"), ceilings=[build.CEILINGS]).text
+        for bare in (
+            measured_page(*RUN),
+            measured_page(*RUN, ceilings=[build.CEILINGS.model_copy(update={"uuid": "GPU-2"})]),
+        ):
+            assert bare.data["ceilings"] == {}
+            assert "The device's peaks" not in bare.text
+
     def test_spaces_of_columns_stay(self) -> None:
         assert "\n  samples  " in measured_page(*RUN).text
 
@@ -174,7 +226,9 @@ class TestPage:
             "University of Washington Interactive Data Lab",
             "Mike Bostock",
             "Jon Mease",
-            "BSD 3-Clause\nRedistribution",
+            "Ariya Hidayat",
+            "hashlru",
+            "without the third condition\nRedistribution",
         ):
             assert name in found
 

@@ -63,6 +63,14 @@ class TestWords:
             f"--plant norm/rms={fraction}: {fraction!r} is no fraction over 0 to 1 (hint: =0.05 stands for 5 %)"
         )
 
+    @pytest.mark.parametrize("text", ["", " ", "=0.05", "=", " =1"])
+    def test_a_case_must_be_named(self, text: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            plant_of(text)
+        assert str(caught.value) == (
+            f"--plant {text!r}: names no case (hint: --plant 'norm/rms*=0.05' slows that one by 5 %)"
+        )
+
     @given(st.text(max_size=60))
     def test_any_text_is_one_or_refused(self, text: str) -> None:
         try:

@@ -60,6 +60,13 @@ MIXED = (
     Case("moe/pack", head_case={"inputs": [Input(name="x", shape=[1], dtype="float16", sha="1" * 64)]}),
     Case("old/slow", head=30_000.0),
 )
+# At four fifths of what memory reaches, at twice of it, which cannot be, and without declared work.
+CEILED = (
+    Case("norm/rms[cols=8192]", base=40_000.0, head=44_000.0),
+    Case("norm/softmax", base=41_000.0, head=41_000.0),
+    Case("norm/twice", base=17_000.0, head=17_000.0),
+    Case("norm/unknown", base=41_000.0, head=41_000.0, both_case={"work": None}),
+)
 MUTES = (Mute(match="old/*", why="being replaced", until=date(2027, 3, 1)),)
 
 
@@ -90,6 +97,7 @@ SETUPS: Mapping[str, Mapping[str, Any]] = {
     "empty": {},
     "aa": {"sides": [SideInfo(name=name, label="main", sha=build.BASE_SHA) for name in ("base", "head")]},
     "planted": {"plant": PlantRecord(case="norm/rms", fraction=0.05)},
+    "shares": {"ceilings": [build.CEILINGS]},
 }  # fmt: skip
 RUNS: Mapping[str, Sequence[Case]] = {
     "mixed": MIXED,
@@ -99,6 +107,7 @@ RUNS: Mapping[str, Sequence[Case]] = {
     "empty": (),
     "aa": (Case("norm/rms"), Case("norm/slow", head=21_000.0)),
     "planted": (Case("norm/rms[cols=8192]", head=21_080.0), Case("gemm/bf16")),
+    "shares": CEILED,
 }
 
 
@@ -357,8 +366,21 @@ class TestTerminal:
         assert "…" not in text
         (titles,) = (line for line in lines if line.startswith(" case"))
         assert ("rounds" in titles) == (width >= 120)
-        if width >= 85:  # the longest id with its change and verdict
+        assert ("change" in titles) == (width >= 85)  # else the longest id takes a line of its own
+        if width >= 46:  # change and verdict without an id
             assert max(map(len, lines)) <= width
+
+    @pytest.mark.parametrize("width", [60, 80, 120, 200])
+    def test_the_longest_id_has_its_numbers(self, width: int) -> None:
+        name = f"attention/{'x' * 50}[{','.join(f'parameter_{n:02}=4096' for n in range(5))}]"
+        _, *lines = terminal(compared(Case(name), Case("f/slow", head=30_000.0)), width).splitlines()
+        assert all(len(line) <= width or line == f" {name}" or line.startswith(f"{name}:") for line in lines)
+        row = next(number for number, line in enumerate(lines) if line.startswith(f" {name}"))
+        if width < 200:
+            assert lines[row] == f" {name}"
+            assert re.match(r" +20\.\d+ µs +20\.\d+ µs .* unchanged( +8)?$", lines[row + 1])
+        else:
+            assert re.search(r"\] +[+−]?\d.* unchanged$", lines[row])
 
     def test_notes_stand_below_a_narrow_table(self) -> None:
         cases = [Case(f"f/{n}") for n in range(4)] + [Case("f/slow", head=30_000.0)]
@@ -422,6 +444,11 @@ class TestRunTable:
 
     def test_golden(self) -> None:
         golden("terminal-run.txt", run_table(self.report(), 140))
+
+    def test_golden_beside_ceilings(self) -> None:
+        report = measured(build.results(CEILED, made=1, verb="run", ceilings=[build.CEILINGS]))
+        golden("terminal-run-shares.txt", run_table(report, 140))
+        golden("comment-run-shares.md", run_comment(report))
 
     @pytest.mark.parametrize("width", [40, 80, 100, 160])
     def test_golden_of_a_width(self, width: int) -> None:

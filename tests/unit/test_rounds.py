@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
+from runner.chains import Lanes
 from runner.config import parse, resolve
 from runner.plan import Plan
 from runner.records import Look
@@ -36,7 +37,7 @@ def rounds_of(
         writer=SimpleNamespace(write=written.append), indices={("base", name): i for i, name in enumerate(CASES)}
     )
     progress: Any = SimpleNamespace(stage=lambda text: None, more=lambda launches: None)
-    rounds: Any = Watched(run, [], CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress)
+    rounds: Any = Watched(run, Lanes([], {}), CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress)
     rounds.made = []
     return rounds, written
 
@@ -100,3 +101,16 @@ def test_a_run_that_is_taken_up_goes_on_with_the_cases_that_were_open(
     rounds, _ = rounds_of((2, 4), taken=Taken((), done, 0, looks))
     assert rounds.make_all(judge_of("b"), in_time) == 4
     assert rounds.made == made
+
+
+def test_progress_is_told_how_many_launches_a_look_may_take() -> None:
+    """Of each round one a side, and one more a side where cases on the host start otherwise than those on the device."""
+    rounds, _ = rounds_of((2, 4))
+    told: list[int] = []
+    rounds._progress = SimpleNamespace(stage=lambda text: None, more=told.append)
+    event = {"a": SimpleNamespace(device="cuda"), "b": SimpleNamespace(device="cpu")}
+    rounds._table = CaseTable(cast("Any", {"base": event, "head": event}), frozenset("ab"), frozenset())
+    rounds._open = frozenset("ab")
+    rounds._forkable = {"base": True, "head": True}
+    rounds.make_all(judge_of("b"), in_time)
+    assert told == [2 * 4, 2 * 2]

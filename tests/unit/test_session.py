@@ -64,6 +64,7 @@ def launch(found: ParentSession, job: dict[str, Any] = JOB) -> list[dict[str, An
 def crashed(case: str | None) -> dict[str, Any]:
     return {
         "event": "exit", "status": "crashed", "detail": "the side's warm parent died or fell silent", "case": case,
+        "untold": True,
     }  # fmt: skip
 
 
@@ -179,6 +180,21 @@ def test_a_parent_that_reads_no_more_commands_is_given_up(tmp_path: Path, monkey
         assert len(started) == 2
 
 
+def test_a_parent_that_was_stopped_is_given_up_long_before_any_deadline(tmp_path: Path) -> None:
+    script = """
+        import signal
+        for command in commands():
+            if sys.argv[1] == "0":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            say(command["nonce"], event="exit", status="ok")
+    """
+    with opened(script, tmp_path) as (found, _):
+        began = time.monotonic()
+        assert launch(found) == [crashed(None)]
+        assert time.monotonic() - began < 100  # where a launch before its first case has 300
+        assert launch(found) == [{"event": "exit", "status": "ok"}]
+
+
 def test_a_parent_that_dies_while_it_warms_is_started_again_and_warmed(tmp_path: Path) -> None:
     script = """
         for command in commands():
@@ -205,3 +221,18 @@ def test_what_a_launch_prints_is_kept_from_its_end(tmp_path: Path) -> None:
         launch(found)
         assert found.output_tail().endswith("xxxthe end")
         assert len(found.output_tail()) == session.OUTPUT_KEPT
+
+
+def test_a_session_that_is_abandoned_ends_its_launch_and_starts_no_parent_again(tmp_path: Path) -> None:
+    script = """
+        for command in commands():
+            say(command["nonce"], event="begin", case="b")
+            time.sleep(600)
+    """
+    with opened(script, tmp_path) as (found, started):
+        messages = found.launch(JOB, fork=False, timeout_s=60.0)
+        assert next(messages) == {"event": "begin", "case": "b"}
+        found.abandon()
+        with pytest.raises(session.Abandoned):
+            next(messages)
+        assert len(started) == 1

@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner import telemetry
-from runner.attempts import LaunchSpec, Recorder, bounded_facts, run_targets
+from runner.attempts import LaunchSpec, Recorder, run_targets
+from runner.launched import bounded_facts
 from runner.records import LaunchEnd, Writer, dump, parse_event
 from runner.telemetry import Telemetry, Usage, limits
 from runner.worker import jobs
@@ -400,7 +401,7 @@ class Session:
 def test_telemetry_stands_on_the_launchs_last_line(
     messages: list[dict[str, Any]], kept: dict[str, float], tmp_path: Path
 ) -> None:
-    quiet = SimpleNamespace(launch=lambda *_: None, case=lambda _: None, launch_done=lambda: None)
+    quiet = SimpleNamespace(launch=lambda *_: None, case=lambda _: None, launch_done=lambda _: None)
     with Writer(tmp_path / "results.jsonl") as writer:
         recorder = Recorder(writer, indices={("head", "a"): 0})
         spec = LaunchSpec(side="head", kind="timed", start="fork", round=0)

@@ -655,7 +655,8 @@ class TestReading:
         assert self.rows("Verdicts") == set(get_args(Verdict))
 
     def test_every_line_is_explained_and_no_other(self) -> None:
-        text = explained(*JUDGED, telemetry=TELEMETRY) + (GOLDEN / "why-settled.txt").read_text(encoding="utf-8")
+        every = {"telemetry": TELEMETRY, "ceilings": [build.CEILINGS]}
+        text = explained(*JUDGED, **every) + (GOLDEN / "why-settled.txt").read_text(encoding="utf-8")
         shown = set(re.findall(r"^  (\w+) {2,}\S", text, re.MULTILINE)) - {"case", "muted"}  # which need no words
         assert self.rows("Why this verdict: `--explain`") == shown | {"others"}
 

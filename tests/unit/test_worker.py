@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from runner.case import Bench, Implementation, case
+from runner.chains import Lanes
 from runner.config import parse, resolve
 from runner.plan import Plan
 from runner.records import CaseEvent
@@ -287,5 +288,5 @@ def test_only_run_stops_early_and_by_the_settings_of_the_case(
     plan = Plan(seed=1, sides=("head",), rounds=1)
     run = Run(verb=verb, plan=plan, settings=settings, looks=(1,), patterns=(), preload=(), gpu=None)
     nobody: Any = None
-    rounds = Rounds(run, [], CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
+    rounds = Rounds(run, Lanes([], {}), CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
     assert rounds._precision(CaseEvent(index=0, side="head", id="host/sort", file="sort.py")) == precision

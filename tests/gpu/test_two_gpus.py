@@ -1,0 +1,102 @@
+"""Two real GPUs at once: each case on one of them throughout, each launch on the GPU that it was sent to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.machine import gpus
+from tests.fakes.repositories import Repository
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).parents[2]
+CASES = """
+    import torch
+    from evenbench import Bench, case
+
+    @case("gpu/scale", params={"n": [1 << 20, 4 << 20, 16 << 20, 32 << 20]})
+    def scale(p, device):
+        x = torch.randn(p.n, device=device)
+        return Bench(run=lambda: x * 2, inputs={"x": x}, reference=lambda: x + x)
+
+    @case("host/sum", device="cpu")
+    def total(p, device):
+        x = torch.ones(1000)
+        return Bench(run=lambda: x.sum(), inputs={"x": x}, reference=lambda: x.sum())
+"""
+SUITES = """
+    version: 1
+    defaults: {ceilings: false}
+    suites: {pr: {include: ["**"], rounds: 6, max_rounds: 6}}
+"""
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The lines of a comparison of one commit with itself on two GPUs."""
+    found = gpus()
+    if len(found) < 2:
+        pytest.skip(f"this machine has {len(found)} GPUs, and two are needed")
+    path = tmp_path_factory.mktemp("two") / "repository"
+    path.mkdir()
+    repository = Repository(path)
+    repository.git("init", "-q", "-b", "main")
+    repository.commit({"cases/gpu.py": CASES, "cases/suites.yaml": SUITES})
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    temporary = path.parent / "tmp"
+    temporary.mkdir()
+    words = ["compare", "HEAD", "HEAD", "--gpus", "2", "--ignore-unfit", "--fail-on", "never", "--output", "out.jsonl"]
+    variables = {
+        "PYTHONPATH": paths,
+        "TMPDIR": str(temporary),  # and so machine locks of its own
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in found[:2]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "runner.cli", *words],
+        cwd=path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in (path / "out.jsonl").read_text().splitlines()]
+
+
+def of(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["event"] == name]
+
+
+def test_each_case_stays_on_one_gpu_and_both_are_used(events: list[dict[str, Any]]) -> None:
+    launches = {launch["launch"]: launch for launch in of(events, "launch")}
+    places: dict[str, set[str]] = {}
+    for record in of(events, "measurement"):
+        places.setdefault(record["case"], set()).add(launches[record["launch"]]["uuid"])
+    assert len(places) == 5
+    assert all(len(uuids) == 1 for uuids in places.values())
+    assert len(set().union(*places.values())) == 2
+    assert not of(events, "failure")
+
+
+def test_a_launch_sees_the_gpu_that_it_was_sent_to(events: list[dict[str, Any]]) -> None:
+    """Telemetry asks NVML for the UUID; the launch asks CUDA."""
+    launches = {launch["launch"]: launch for launch in of(events, "launch")}
+    seen = 0
+    for end in of(events, "launch_end"):
+        if uuid := end["telemetry"].get("uuid"):
+            assert uuid == launches[end["launch"]]["uuid"]
+            seen += 1
+    assert seen >= 2 * 2 * 6  # sides, GPUs, rounds
+
+
+def test_no_launch_meets_another_process_on_its_gpu(events: list[dict[str, Any]]) -> None:
+    others = [end["telemetry"].get("other_processes", 0) for end in of(events, "launch_end")]
+    assert max(others) == 0

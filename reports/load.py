@@ -277,7 +277,9 @@ def merge(shards: Sequence[Gathered]) -> Results:
             if not case.id:
                 broken[case.side].setdefault(case.file, case)  # every shard sees the same files
             elif case.id in cases[case.side]:
-                raise UntrustedInput(f"{case.id} is in two shards")
+                raise UntrustedInput(
+                    f"{case.id} is in two shards", "give each its own --share, as evenbench plan printed it"
+                )
             else:
                 cases[case.side][case.id] = case
         for key, records in shard.measurements.items():

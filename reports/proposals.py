@@ -61,11 +61,16 @@ def propose(runs: Iterable[Results], patterns: Sequence[str], known: Sequence[Ex
         today: stands in where a run does not tell its day.
 
     Raises:
-        UsageError: head was slowed on purpose in a run.
+        UsageError: head was slowed on purpose in a run, or a run is given twice.
     """
     seen: dict[Key, _Seen] = {}
     left_out: dict[str, None] = {}
+    taken: set[tuple[str, int]] = set()  # runs and shards of theirs
     for results in runs:
+        shard = (results.header.run_id, results.header.shard.index)
+        if shard in taken:
+            raise UsageError(f"run {sanitise(shard[0])} is named twice", "its launches would count twice; name it once")
+        taken.add(shard)
         if results.header.plant is not None:
             raise UsageError("head was slowed on purpose in this run, so it is no expectation", "name another run")
         for row, why in _rows(results, patterns):
@@ -76,7 +81,8 @@ def propose(runs: Iterable[Results], patterns: Sequence[str], known: Sequence[Ex
     found: dict[Key, Expectation] = {}
     for key, each in seen.items():
         if len(each.values) < LEAST_LAUNCHES:
-            few = f"{row_name(key[1], key[2])}: launches with a figure: {len(each.values)}, at least {LEAST_LAUNCHES} are needed"
+            label = f"{row_name(key[1], key[2])}: {key[3]}"
+            few = f"{label}: launches with a figure: {len(each.values)}, at least {LEAST_LAUNCHES} are needed"
             left_out[few] = None
         else:
             found[key] = _proposal(key, each, today)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -62,9 +64,15 @@ def write_plot(path: Path, ceilings: CeilingsEvent | Peaks, cases: Sequence[Poin
 
 
 def check_plot(path: Path) -> None:
-    """Raise UsageError where the file's ending is none that can be drawn: best before anything is measured."""
+    """Raise UsageError where the file's ending is none that can be drawn, or there can be no such file.
+
+    Best before anything is measured.
+    """
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{WHAT} {path}: an ending that is neither .svg nor .png", "name it roofline.svg, say")
+    problem = errno.EISDIR if path.is_dir() else 0 if path.parent.is_dir() else errno.ENOENT
+    if problem:
+        raise UsageError(f"{WHAT} {path} cannot be written: {os.strerror(problem)}", "name another place")
 
 
 def picture(peaks: Peaks, cases: Sequence[Point]) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from .errors import EXIT_INTERRUPTED
@@ -14,7 +15,11 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return EXIT_INTERRUPTED
-    return run()
+    code = run()
+    if code == EXIT_INTERRUPTED:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # the interpreter, as it ends, would let the next one kill it
+    return code
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from statistics import median
 
 from .errors import UsageError
 
-BUCKETS = 4_096  # of 100 cases one pair shares one; a part takes 683 characters, and a workflow's output 1 MiB in all
+BUCKETS = 4_096  # of 100 cases one pair shares one; a part takes 709 characters, and a workflow's output 1 MiB in all
 PLAN_DIGITS = 16  # hexadecimal, of a plan's id
+CHECK_DIGITS = 8  # hexadecimal, over a share's word
 HINT = "take it as evenbench plan printed it"
 
 
@@ -44,12 +45,16 @@ class Share:
     def word(self) -> str:
         """As one word of a command line; `parse` reads it."""
         bits = sum(1 << bucket for bucket in self.buckets).to_bytes(BUCKETS // 8, "little")
-        return f"{self.plan}.{base64.urlsafe_b64encode(bits).decode().rstrip('=')}"
+        text = f"{self.plan}.{base64.urlsafe_b64encode(bits).decode().rstrip('=')}"
+        return f"{text}.{_check(text)}"
 
     @classmethod
     def parse(cls, word: str) -> Share:
         """The share of a word. Raises UsageError for one that no plan printed."""
-        plan, _, text = word.partition(".")
+        told, _, check = word.rpartition(".")
+        plan, _, text = told.partition(".")
+        if check != _check(told):  # a letter that was lost on the way could leave a case to no shard
+            raise UsageError("--share is no share of a plan", HINT)
         try:
             bits = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             number = int(plan, 16)
@@ -59,6 +64,11 @@ class Share:
             raise UsageError("--share is no share of a plan", HINT)
         mask = int.from_bytes(bits, "little")
         return cls(plan, frozenset(bucket for bucket in range(BUCKETS) if mask >> bucket & 1))
+
+
+def _check(text: str) -> str:
+    """A few digits over a share's word."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:CHECK_DIGITS]
 
 
 def bucket_of(case_id: str, seed: int) -> int:

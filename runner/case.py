@@ -22,6 +22,8 @@ from .grid import VALUE_PATTERN, Params, Scalar, case_id, checked_grid
 
 TIMERS = ("auto", "cupti", "cuda-events", "device-events", "host")
 CACHES = ("cold", "warm")
+WORK_MAX = 2**63 - 1  # no record holds more
+DTYPE_MAX = 100  # characters of a name that tables show
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Work:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise CaseError(f"Work({name}=…) must be a whole number of 0 or more, not {value!r}")
+            if value > WORK_MAX:
+                raise CaseError(f"Work({name}=…) is over {WORK_MAX}: it counts one iteration")
+        if not isinstance(self.dtype, str) or len(self.dtype) > DTYPE_MAX:
+            raise CaseError(f"Work(dtype=…) must be a name such as 'float32', not {str(self.dtype)[:DTYPE_MAX]!r}")
 
 
 @dataclass(frozen=True)

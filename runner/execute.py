@@ -89,7 +89,7 @@ def execute(
     rounds = Rounds(run, lanes, table, forkable, deadly, recorder, progress)
     outcome.rounds = rounds.make_all(judge, lambda: time.monotonic() < deadline)
     outcome.measured, outcome.out_of_budget = rounds.measured, rounds.out_of_budget
-    outcome.measuring_s = time.monotonic() - began
+    outcome.measuring_s = time.monotonic() - began + (run.taken.measuring_s if run.taken else 0.0)
     return outcome
 
 

@@ -28,6 +28,7 @@ DIFF_LINE_MAX = 500  # characters of a line of it
 COMPARED_MAX = 4_000  # lines of a text that are aligned with the other's: that takes the square of them
 SHOWN_UNALIGNED = 100  # lines of each text shown where there are more
 CONTEXT = 3  # lines around a change
+CARRIAGE_RETURN = "␍"  # shown for one: else lines that differ by it alone look alike
 NO_NEWLINE = "\n\\ No newline at end of file"
 
 
@@ -105,7 +106,7 @@ class Texts:
             return Artifact(side=side, case=each.case, name=each.name, status="new")
         if saved == each.text.encode():
             return Artifact(side=side, case=each.case, name=each.name, status="equal")
-        diff = difference(saved.decode("utf-8", "replace"), each.text, each.name)
+        diff = difference(saved.decode("utf-8", "backslashreplace"), each.text, each.name)
         return Artifact(side=side, case=each.case, name=each.name, status="changed", diff=diff)
 
     def save(self) -> list[str]:
@@ -151,7 +152,7 @@ def difference(saved: str, text: str, name: str) -> str:
         found = list(difflib.unified_diff(old, new, f"saved/{name}", f"generated/{name}", lineterm="", n=CONTEXT))
     else:
         found = [f"--- saved/{name}", f"+++ generated/{name}", *_unaligned(old, new)]
-    lines = [line for each in found for line in each.split("\n")]
+    lines = [line.replace("\r", CARRIAGE_RETURN) for each in found for line in each.split("\n")]
     kept: list[str] = []
     left = DIFF_MAX
     for line in lines:

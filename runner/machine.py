@@ -96,7 +96,10 @@ def choose_gpus(wanted: str, found: list[Gpu], visible: str | None) -> list[Gpu]
     if wanted == "all" or number is not None:
         seen = found if visible is None else _visible(found, visible)
         if not seen or number == 0 or (number or 0) > len(seen):
-            raise UsageError(f"--gpus {wanted}: this machine has {len(seen)} NVIDIA GPUs that are visible and answer")
+            raise UsageError(
+                f"--gpus {wanted}: this machine has {len(seen)} NVIDIA GPUs that are visible and answer",
+                "evenbench doctor says more",
+            )
         return seen if number is None else seen[:number]
     chosen = [gpu for name in names if (gpu := choose_gpu(name, found, None)) is not None]
     if not chosen or len(set(chosen)) < len(chosen):

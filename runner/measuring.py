@@ -260,7 +260,8 @@ def _ceilings(
     """Write what the devices reach, unless nobody wants it or it stands in the file; returns why some is missing."""
     if request.only_texts or planned.taken or not planned.settings.measure.ceilings:
         return []
-    found = RunCeilings(launcher, user_store(os.environ), progress.stage, log, measure=may_measure(os.environ))
+    tell = request.verb == "run"  # whose tables are of rates; a comparison is of changes
+    found = RunCeilings(launcher, user_store(os.environ), progress.stage, log, may_measure(os.environ), tell)
     events, notes = found.of(planned.gpus)
     for event in events:
         writer.write(event)

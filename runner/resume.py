@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from .errors import UntrustedInput, UsageError
-from .records import CaseEvent, End, Header, LaunchEvent, Look, Measurement, Reading, SideInfo
+from .records import CaseEvent, End, Header, LaunchEnd, LaunchEvent, Look, Measurement, Reading, SideInfo
 from .rounds import Taken
 
 # What must be equal for the rounds of one run to be compared with those of another.
@@ -44,7 +44,7 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
         with path.open("rb") as file:
             events = [event for event in Reading(file) if not isinstance(event, Measurement)]  # which are nearly all
     except UntrustedInput as error:
-        raise UsageError(f"--resume: {path}: {error.message}", "delete it and begin anew without --resume") from None
+        raise UsageError(f"--resume: {path}: {error.message}", "begin anew with another --output") from None
     except OSError as error:
         raise UsageError(
             f"--resume: {path} cannot be read: {error.strerror}", "leave --resume out to begin anew"
@@ -75,7 +75,18 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
         len(launches),
         {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks},
         ran,
+        _measuring_s(launches, [event for event in events if isinstance(event, LaunchEnd)]),
     )
+
+
+def _measuring_s(launches: Sequence[LaunchEvent], ends: Sequence[LaunchEnd]) -> float:
+    """Seconds that timed launches took: those of the busiest GPU, since several work at once."""
+    gpus = {launch.launch: launch.uuid for launch in launches if launch.kind == "timed"}
+    took = dict.fromkeys(gpus.values(), 0.0)
+    for end in ends:
+        if end.launch in gpus:
+            took[gpus[end.launch]] += end.wall_ns * 1e-9
+    return max(took.values(), default=0.0)
 
 
 def same_gpus(path: Path, uuids: Collection[str]) -> None:

@@ -34,7 +34,7 @@ Judge: TypeAlias = Callable[[], Collection[str]]
 class Taken:
     """What an interrupted run had done: its `case` lines, whole rounds, the number of its next launch, its looks.
 
-    `gpus` holds the UUID of the GPU that each case ran on.
+    `gpus` holds the UUID of the GPU that each case ran on, `measuring_s` the seconds that its timed launches took.
     """
 
     cases: Sequence[CaseEvent]
@@ -42,6 +42,7 @@ class Taken:
     launches: int
     looks: Mapping[int, Collection[str]] = field(default_factory=dict)
     gpus: Mapping[str, str] = field(default_factory=dict)
+    measuring_s: float = 0.0
 
 
 @dataclass(frozen=True)

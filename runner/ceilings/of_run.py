@@ -39,6 +39,7 @@ class RunCeilings:
         stage: told in a line what takes long.
         log: told in a line what is worth knowing.
         measure: GPUs whose ceilings are not kept are measured.
+        tell: those of the CPU, if they are not known, are told of.
     """
 
     launcher: Launcher
@@ -46,6 +47,7 @@ class RunCeilings:
     stage: Callable[[str], object]
     log: Callable[[str], object]
     measure: bool = True
+    tell: bool = True
 
     def of(self, gpus: Sequence[Gpu]) -> tuple[list[CeilingsEvent], list[str]]:
         """Those that there are, and a note for each GPU whose ceilings cannot be measured: no run fails for it.
@@ -56,7 +58,7 @@ class RunCeilings:
             gpus: of the run; none on a machine without.
         """
         host = self.store.get(host_key())
-        if host is None and not gpus:
+        if host is None and not gpus and self.tell:
             self.log(NO_HOST)
         found, notes = [host], []
         for gpu in gpus:

@@ -66,7 +66,7 @@ class Store:
             found = CeilingsEvent.model_validate_json(text) if len(text) <= FILE_MAX else None
         except (OSError, ValidationError):
             return None
-        return found if found is not None and key.fits(found) else None
+        return found if found is not None and found.rates and key.fits(found) else None
 
     def add(self, key: Key, event: CeilingsEvent, *, replace: bool = False) -> CeilingsEvent:
         """Keep ceilings; whole or not at all. Returns what is kept: that of another process, where it was first.

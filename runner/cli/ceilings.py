@@ -62,7 +62,12 @@ def _obtained(asked: argparse.Namespace) -> CeilingsEvent:
         for note in doctor.look_before_run(gpu, found, go_on=asked.ignore_unfit):
             say(f"note: {note}")
         say(f"measuring what {key.name} reaches; this takes about a minute")
-        return ceilings_of(gpu, launcher, store, refresh=asked.refresh, key=key)
+        event = ceilings_of(gpu, launcher, store, refresh=asked.refresh, key=key)
+        if store is not None and store.get(key) is None:
+            say(
+                f"note: {store.path(key)} cannot be written, so they are not kept; EVENBENCH_CACHE names another folder"
+            )
+        return event
 
 
 def _device(asked: argparse.Namespace, found: list[Gpu]) -> Gpu | None:

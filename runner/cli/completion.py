@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 SHELLS = ("bash", "zsh", "fish")
-# A side is a commit, by any of a repository's names for it as git lists them, or a directory.
-REFS = "git rev-parse --symbolic --branches --tags --remotes 2>/dev/null"
+# A side is a commit, by any of a repository's names for it as git lists them, or a directory. Names come from strangers
+# whom one fetched from, and bash expands words that it is offered: of `$(…)` in one, at Tab, it would run the inside.
+PLAIN = "command grep -Ev '^-|[^[:alnum:]_./@+=,#-]'"
+REFS = f"git rev-parse --symbolic --branches --tags --remotes 2>/dev/null | {PLAIN}"
 SIDES: Mapping[str, str | Mapping[str, str]] = {
     "bash": "_evenbench_side_or_dir",  # shtab lets bash take what is found by a name with _dir for a file's name
     "zsh": "_evenbench_side",

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from rich.console import Console
+
 from ..errors import UsageError
 
 WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
@@ -35,8 +37,38 @@ def without_commands(stream: TextIO) -> TextIO:
 
 
 def say(text: str) -> None:
-    """A line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A line on stderr, where anybody reads it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        discard(sys.stderr)
+
+
+def answer(text: str | bytes) -> None:
+    """To stdout, bytes as they are. A reader who has seen enough misses the rest, and nothing else: not the exit code."""
+    try:
+        sys.stdout.flush()
+        if isinstance(text, str):
+            print(text, end="", flush=True)
+        else:
+            sys.stdout.buffer.write(text)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        discard(sys.stdout)
+
+
+def discard(stream: TextIO) -> None:
+    """Let what a stream still holds, and gets, go nowhere: else the exit would complain of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class ProgressConsole(Console):
+    """stderr for progress. A run whose progress nobody reads any more goes on, where rich would end it."""
+
+    def on_broken_pipe(self) -> None:
+        """Says nothing from now on."""
+        self.quiet = True
+        discard(sys.stderr)
 
 
 def write(path: Path | None, text: Callable[[], str]) -> None:

@@ -14,7 +14,7 @@ from ..errors import EXIT_OK, ConfigError, NothingMeasured, UsageError
 from ..request import check_cases
 from ..sides import SideSpec
 from ..sides.git import repository_root
-from .console import say
+from .console import answer, say
 from .measure import measure
 from .requests import request_of
 
@@ -34,11 +34,14 @@ def expect(asked: argparse.Namespace) -> int:
     for why in found.left_out:
         say(f"left out: {why}")
     if not found.proposed:
-        raise NothingMeasured("no row gave a figure to expect", "name runs of several launches, or leave --from out")
+        hint = "name runs of several launches, or leave --from out"
+        if asked.patterns and not found.left_out:
+            hint = f"none of the runs measured {' '.join(asked.patterns)}"
+        raise NothingMeasured("no row gave a figure to expect", hint)
     new = dump(found.expectations, heading_of(old))
     parse(new, "the proposal")  # what is written can be read
     name = f"{asked.cases}/{FILE}"
-    print("".join(_diff(old, new, name)), end="")
+    answer("".join(_diff(old, new, name)))
     if "\n#" in "\n".join(line.strip() for line in old[len(heading_of(old)) :].splitlines()):
         say(f"note: of the comments in {name} only those at its beginning are kept")
     if old == new:
@@ -73,7 +76,8 @@ def _text(path: Path) -> str:
 
 
 def _diff(old: str, new: str, name: str) -> list[str]:
-    return list(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}"))
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+    return [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
 
 
 def _write(path: Path, text: str) -> None:

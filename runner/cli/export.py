@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from . import console
 
 if TYPE_CHECKING:
     from reports.load import Results
@@ -39,8 +39,5 @@ def deliver(answer: str | bytes, out: Path | None) -> None:
             out.write_bytes(answer if isinstance(answer, bytes) else answer.encode())
         except OSError as error:
             raise UsageError(f"{out} cannot be written: {error.strerror}") from None
-    elif isinstance(answer, str):
-        print(answer, end="")
     else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(answer)
+        console.answer(answer)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import EXIT_OK, UntrustedInput, UsageError
-from .console import say, width, write
+from .console import answer, say, width, write
 from .github import SERVER, conversation
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def show(asked: argparse.Namespace) -> int:
         raise UsageError(f"{cases[0]} never gave a number")
     found = detect(series)
     text = history_text.show(cases[0], series, found, width())
-    print(_json(history_text.show_json(cases[0], series, found)) if asked.json else text, end="")
+    answer(_json(history_text.show_json(cases[0], series, found)) if asked.json else text)
     return EXIT_OK
 
 
@@ -125,7 +125,7 @@ def detect(asked: argparse.Namespace) -> int:
     if asked.since:
         changes = since(changes, asked.since)
     text = history_text.detected(changes, found)
-    print(_json(history_text.detected_json(changes, found)) if asked.json else text, end="")
+    answer(_json(history_text.detected_json(changes, found)) if asked.json else text)
     if asked.record:
         add_found(asked.folder, [dump(change) for change in changes], datetime.now(UTC))
     return EXIT_OK

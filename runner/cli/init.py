@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import PurePosixPath
 
 from ..errors import EXIT_OK
 from ..init import Source, installed_source, write
@@ -22,10 +23,11 @@ def init(asked: argparse.Namespace) -> int:
             f"not written, since it is not known here which commit of evenbench they shall use: {', '.join(done.left_out)}"
         )
         say("  (hint: the same command with --uses OWNER/REPOSITORY@COMMIT writes them too)")
-    cases = "" if asked.cases == "cases" else f" --cases {asked.cases}"
+    folder = PurePosixPath(asked.cases)
+    cases = "" if folder == PurePosixPath("cases") else f" --cases {folder}"
     print(
         f"\nNext:\n  evenbench run{cases}           measures the example\n"
-        f"  put a case of your own beside it in {asked.cases}/, and commit\n"
+        f"  put a case of your own beside it in {folder}/, and commit\n"
         f"  evenbench compare main{cases}  measures main against what you change from then on\n"
         "Pull requests: docs/setup.md of evenbench walks through GitHub's settings."
     )

@@ -22,7 +22,7 @@ from .requests import fail_on_of
 if TYPE_CHECKING:
     from reports.load import Results
     from reports.proofs import Proof
-    from reports.tables import Comparison, Report
+    from reports.tables import Comparison, Facts, Report
 
 
 def report(asked: argparse.Namespace) -> int:
@@ -178,12 +178,19 @@ def show(
             return code
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
-    if asked.verb != "compare" and comparison.judged_by.fail_on and comparison.facts.missing:
-        met = (*met, "a shard is missing")  # what it measured may hold what is asked for
+    if asked.verb != "compare" and comparison.judged_by.fail_on and (lost := _lost(comparison.facts)):
+        met = (*met, lost)  # what it measured may hold what is asked for
     if met and code == EXIT_OK:
         say(f"fail_on: {', '.join(met)}")
         return EXIT_FAIL_ON
     return code
+
+
+def _lost(facts: Facts) -> str:
+    """That not all shards of a run are here, whole; empty where they are."""
+    if facts.missing:
+        return "a shard is missing"
+    return "a shard did not come to its end" if facts.partial and facts.header.shard.count > 1 else ""
 
 
 def read_proofs(path: Path | None) -> list[Proof]:

@@ -14,7 +14,7 @@ from types import FrameType
 
 from ..errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, EvenbenchError, UsageError
 from . import arguments, ceilings, diff, expect, github, history, init, measure, plan, run, watch
-from .console import say, without_commands
+from .console import answer, discard, say, without_commands
 
 CLEAN_UP_S = 15.0  # launches end and worktrees go within it
 
@@ -22,6 +22,7 @@ CLEAN_UP_S = 15.0  # launches end and worktrees go within it
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `evenbench`. Returns the exit code (see `runner.errors`)."""
     if argv is None:
+        sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115 - `>&-`
         sys.stdout, sys.stderr = without_commands(sys.stdout), without_commands(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = arguments.parse(argv)
         verbose = asked.verbose
         code = VERBS[asked.verb](asked)
-        sys.stdout.flush()  # a full disk behind it is noticed here
+        answer("")  # a full disk behind stdout is noticed here
         return code
     except BaseException as error:  # noqa: BLE001 - whatever it is, people get one line and an exit code
         if verbose and not isinstance(error, KeyboardInterrupt | SystemExit | BrokenPipeError):
@@ -52,7 +53,7 @@ def _ended_by(error: BaseException) -> int:
             say("interrupted")
             return EXIT_INTERRUPTED
         case BrokenPipeError():  # the reader of our stdout has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not complain again
+            discard(sys.stdout)
             return EXIT_OK
         case EvenbenchError():
             say(f"error: {error}")

@@ -11,15 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from .. import doctor, measuring
 from ..config import resolve, select
 from ..errors import EXIT_OK, CaseError, UnfitMachine, UsageError
 from ..preparation import PATTERN_HINT
 from ..sides import SideSpec
 from . import arguments, confirm
-from .console import changing, say
+from .console import ProgressConsole, answer, changing, say
 from .judge import read_proofs, show_comparison
 from .progress import ConsoleProgress
 from .requests import fail_on_of, request_of
@@ -69,10 +67,9 @@ def list_cases(asked: argparse.Namespace) -> int:
     if asked.json:
         rows = [{"id": p.id, "file": p.file, "line": p.line, "title": p.title, "tags": p.tags} for p in points]
         unusable = [{"file": b.file, "error": b.error} for b in found.broken]
-        print(json.dumps({"cases": rows, "broken": unusable}, indent=1))
+        answer(json.dumps({"cases": rows, "broken": unusable}, indent=1) + "\n")
     else:
-        for point in points:
-            print(point.id)
+        answer("".join(f"{point.id}\n" for point in points))
     for broken in found.broken:
         say(f"cannot be imported here: {broken.error}")
     if not found.points and found.broken:
@@ -120,7 +117,7 @@ def open_cases(path: Path) -> Collection[str]:
 
 def measure(request: measuring.Request, judge: Callable[[Path], Collection[str]] | None = open_cases) -> measuring.Done:
     """Measure, with progress on stderr; says how an interrupted run can be taken up. Without a judge no case goes on."""
-    console = Console(stderr=True)
+    console = ProgressConsole(stderr=True)
 
     @contextlib.contextmanager
     def progress(launches: int) -> Any:

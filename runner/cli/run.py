@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from ..errors import NothingMeasured
 from ..sides import SideSpec
-from .console import colour, say, width, write
+from .console import answer, colour, say, width, write
 from .judge import code_of, hopeless_files
 from .measure import measure
 from .requests import fail_on_of, request_of
@@ -34,9 +34,9 @@ def run(asked: argparse.Namespace) -> int:
     done = measure(request_of("run", asked, [spec], asked.patterns, {"fail_on": fail_on}))
     results = load_files([done.output])
     report = measured(results, datetime.now(UTC).date())
-    print(run_table(report, width(), colour=colour()), end="")
+    answer(run_table(report, width(), colour=colour()))
     if asked.explain:
-        print(f"\n{explain(results, width(), colour=colour())}", end="")
+        answer(f"\n{explain(results, width(), colour=colour())}")
     say(f"results: {done.output}")
     write(asked.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
     saved = keep_texts(asked, done.outcome.texts)

@@ -75,7 +75,7 @@ def _is_when(value: str) -> str:
 
 def _one_line(value: str) -> str:
     text = safe_yaml.one_line(value)
-    if not text.isprintable():
+    if not text or not text.isprintable():
         raise PydanticCustomError("line", "must be plain text on one line")
     return text
 

@@ -32,10 +32,13 @@ class Skipped(Exception):
 
 def one_line(error: BaseException) -> str:
     """An exception as one bounded line: its type, unless it is one of ours, and its message."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - a message is foreign code too
+        text = "its message cannot be made"
     if not isinstance(error, EvenbenchError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return text[:ERROR_MAX]
+    return text[:ERROR_MAX].encode("utf-8", "replace").decode()  # no record holds halves of characters
 
 
 def classified(error: Exception, otherwise: type[MeasurementError]) -> MeasurementError:

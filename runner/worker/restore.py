@@ -1,11 +1,12 @@
 """What a case changed in its launch is undone before the next one, and what cannot be undone is told.
 
 Taken once a launch, after the case files are loaded: what they set at import holds for all their cases. After each case,
-outside all timing, every setting is read again, which takes less than 100 µs.
+outside all timing, every setting is read again, which takes some 100 µs.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import fcntl
 import gc
@@ -19,8 +20,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 from . import leftovers, restore_torch
@@ -103,10 +105,16 @@ class Guard:
         if not self._numpy and sys.modules.get("numpy") is not None:
             self._numpy = True
             self._kept.append(_Kept(NUMPY, read(NUMPY) if first else NUMPY_BEGINS))
+            self._keep(_functions("numpy's functions", sys.modules["numpy"]))
         if not self._torch and sys.modules.get("torch") is not None:
             self._torch = True
             for one in restore_torch.settings(self._device):
                 self._kept.append(_Kept(one, read(one) if first or one.begins is None else one.begins))
+            if functional := sys.modules.get("torch.nn.functional"):  # libraries of kernels replace some of it
+                self._keep(_functions("functions of torch.nn.functional", functional))
+
+    def _keep(self, setting: Setting) -> None:
+        self._kept.append(_Kept(setting, read(setting)))
 
     def _leftovers(self) -> Iterator[str]:
         if running := self._running_threads():
@@ -157,6 +165,18 @@ class _Streams:
         for number, name in enumerate(STREAMS):
             if getattr(getattr(sys, name), "closed", True):
                 setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _functions(told: str, *modules: ModuleType) -> Setting:
+    """What the names of modules stand for: one that was replaced meets all cases, a new one beside them nobody."""
+    known = [(vars(module), [name for name, value in vars(module).items() if callable(value)]) for module in modules]
+
+    def put(found: Sequence[Sequence[Any]]) -> None:
+        for (held, names), values in zip(known, found, strict=True):
+            held.update(zip(names, values, strict=True))
+
+    values = [(itemgetter(*names), held) for held, names in known]  # at once: one by one takes twice as long
+    return Setting(told, lambda: [those(held) for those, held in values], put)
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -223,6 +243,7 @@ def _put_trace(wanted: tuple[Any, Any]) -> None:
 
 
 PROCESS: Sequence[Setting] = (
+    _functions("Python's own functions", builtins, time),  # first: what follows calls them
     Setting("signal timers", lambda: [signal.getitimer(timer) != (0.0, 0.0) for timer in TIMERS], _stop_timers),
     Setting("signal handlers", _handlers, _put_handlers),
     Setting(

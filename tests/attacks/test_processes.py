@@ -19,8 +19,6 @@ import pytest
 from tests.fakes.repositories import PATIENCE_S, QUICK, SUITES, Repository, errors
 
 EVENBENCH = str(Path(sys.executable).with_name("evenbench"))
-pytestmark = pytest.mark.timing
-
 FAST = SUITES.replace("rounds: 6, max_rounds: 6", "rounds: 6, max_rounds: 6, timeout_s: 3")
 HEADER = """
     import ctypes, json, os, signal, subprocess, sys, time

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from runner.cli import arguments
+from runner.cli.completion import script
 from runner.cli.main import main
 from tests.fakes.desk import SAME, Desk
 from tests.fakes.github import run_event
@@ -131,3 +136,32 @@ def test_resolve_and_publish_ask_for_the_branch_of_that_name(desk: Desk, name: s
     assert said.code == 8, said  # no pull request is of that branch
     assert not list(desk.folder.rglob("pwned*"))
     assert all("pwned" not in path.partition("?")[0] for path in (each.path for each in desk.fake.requests))
+
+
+class TestCompletion:
+    """A Tab offers names of branches, which bash would expand, and whoever takes one puts it on a command line."""
+
+    ASKED = (
+        ("bash", ("bash", "--norc", "--noprofile"), "source {}; _evenbench_side_or_dir ''"),
+        ("zsh", ("zsh", "-f"), "source {}; compadd() {{ print -l -- $@ }}; _files() {{ }}; _evenbench_side"),
+        ("fish", ("fish", "--no-config"), "source {}; complete -C 'evenbench compare '"),
+    )
+
+    @pytest.mark.parametrize(("shell", "command", "asked"), ASKED)
+    def test_names_that_a_shell_would_expand_are_not_offered(
+        self, repository: Repository, shell: str, command: tuple[str, ...], asked: str
+    ) -> None:
+        if shutil.which(shell) is None:
+            pytest.skip(f"{shell} is not installed")
+        for name in (*NAMES, "größe/a_b-1.0+x", "fix#12"):
+            repository.git("branch", name)
+        file = repository.path.parent / "script"
+        file.write_text(script(arguments.parser(), shell))
+        done = subprocess.run(
+            [*command, "-c", asked.format(file)], cwd=repository.path, capture_output=True, text=True, check=False,
+            env={"PATH": os.environ["PATH"], "HOME": str(file.parent), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+        offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+        assert {"main", "größe/a_b-1.0+x", "fix#12"} <= set(offered)
+        assert not [name for name in offered if set(name) & set("$`;&|'\"<>")]
+        assert untouched(repository)

@@ -17,8 +17,6 @@ import pytest
 from tests.conftest import ON_CI
 from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors
 
-pytestmark = pytest.mark.timing
-
 SLOW = """
     import os, time
     from pathlib import Path
@@ -118,6 +116,25 @@ def test_a_cancelled_workflow_asks_three_times_and_is_obeyed_once(slow: tuple[Re
     assert repository.evenbench(*COMPARE, "--resume").returncode == 0
     assert events(repository)[: len(before)] == before
     whole(repository)
+
+
+ENDING = """
+import signal, sys
+import runner.cli.main
+from runner.__main__ import main
+
+runner.cli.main.main = lambda: int(sys.argv[1])
+main()
+print(signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
+"""
+
+
+@pytest.mark.parametrize(("code", "ignored"), [(130, "True True"), (0, "False False")])
+def test_an_interpreter_that_ends_is_not_killed_by_the_last_of_them(code: int, ignored: str) -> None:
+    """As it ends it would give our handlers up, and the next signal its own effect."""
+    command = [sys.executable, "-c", ENDING, str(code)]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == ignored
 
 
 def test_a_run_under_nohup_outlives_its_terminal(slow: tuple[Repository, Path]) -> None:

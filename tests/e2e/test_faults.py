@@ -16,8 +16,6 @@ import pytest
 
 from tests.fakes.repositories import SUITES, Repository
 
-pytestmark = pytest.mark.timing
-
 COMMON = """
     import ctypes, locale, os, random, resource, signal, subprocess, sys, threading, time, warnings
     from pathlib import Path

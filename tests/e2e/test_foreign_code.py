@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.fakes.repositories import QUICK, SUITES, Repository
 
 # A repository with the names that are ours elsewhere: in a launch they are the user's.
@@ -142,7 +140,6 @@ MISBEHAVING = """
 """
 
 
-@pytest.mark.timing
 def test_misbehaving_launches_cost_at_most_themselves(repository: Repository) -> None:
     repository.commit({"cases/mis.py": MISBEHAVING})
     done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--json", "out.json")

@@ -14,8 +14,6 @@ import pytest
 
 from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors
 
-pytestmark = pytest.mark.timing
-
 # A launch leaves its process id behind, and takes long enough to be met alive.
 SLOW = """
     import os, time
@@ -214,7 +212,7 @@ def test_a_file_without_a_header_cannot_be_resumed_and_says_so(repository: Repos
     repository.write({"out.jsonl": '{"event":"hea'})
     done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")
     assert done.returncode == 2
-    assert "delete it and begin anew" in errors(done)[0]
+    assert "begin anew with another --output" in errors(done)[0]
 
 
 @pytest.mark.parametrize("after_s", [0.15, 0.3, 0.6, 1.2])

@@ -17,6 +17,7 @@ from reports.compare import compare
 from reports.measured import measured
 from reports.page import address, page
 from reports.plots import library
+from runner.records import Artifact
 from scripts.picture_page import BROWSERS, FLAGS
 from tests import build
 from tests.attacks.test_html import BREAKS
@@ -31,6 +32,10 @@ WARM = {side: {**values, "temperature_c": 41.0} for side, values in TELEMETRY.it
 SLOW = "norm/rms[cols=8192]"
 SEVERAL = "gemm/bf16"
 OF_MACHINE = ["roofline", "bandwidth", "clock", "temperature"]
+TEXTS = (
+    Artifact(side="head", case="y", name=f"{'new' * 20}.cu", status="new"),
+    Artifact(side="head", case="y", name=f"{'changed' * 10}.cu", status="changed", diff="--- a\n+++ b\n-1\n+2"),
+)
 WAITING = "figure.chart:visible:not([data-drawn])"
 NARROW, WIDE = 390, 1280
 PATIENCE_MS = 20_000  # with a browser on a busy machine; none of it is waited for elsewhere
@@ -96,7 +101,8 @@ def compared(browser: Browser, script: str, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def ran(browser: Browser, script: str, tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    results = build.results(RUN, made=3, verb="run", telemetry=WARM, ceilings=[build.CEILINGS])
+    *events, end = build.events(RUN, made=3, verb="run", telemetry=WARM, ceilings=[build.CEILINGS])
+    results = build.of([*events, *TEXTS, end])
     return shown(browser, tmp_path_factory.mktemp("run") / "page.html", page(results, measured(results), script))
 
 
@@ -315,9 +321,14 @@ class TestRun:
         assert "bfloat16 matrix 800 TFLOP/s" not in roofline.locator("text").all_text_contents()
         assert roofline.locator("path[aria-roledescription=point]").count() == 3
 
-    def test_on_a_phone(self, ran: Shown) -> None:
-        width, room = ran.open(address(SLOW), width=NARROW).evaluate(WIDTHS)
+    @pytest.mark.parametrize("where", ["", address(SLOW)])
+    def test_on_a_phone(self, ran: Shown, where: str) -> None:
+        width, room = ran.open(where, width=NARROW).evaluate(WIDTHS)
         assert width <= room == NARROW
+
+    def test_only_a_text_with_a_difference_opens(self, ran: Shown) -> None:
+        told = ran.open().locator("summary", has_text="artifact ").all_inner_texts()
+        assert told == [f"artifact changed: {TEXTS[1].name} of y"]
 
 
 def hostile(words: Sequence[str]) -> Words:

@@ -99,6 +99,11 @@ def test_two_shards_are_the_whole_and_one_alone_says_what_is_missing(sharded: Re
     comment = sharded.evenbench("report", "0.jsonl", "--format", "comment", "--fail-on", "never")
     assert comment.returncode == 0
     assert "without shard 1 of 2" in comment.stdout
+    killed = (sharded.path / "1.jsonl").read_text().splitlines(keepends=True)
+    (sharded.path / "killed.jsonl").write_text("".join(killed[:-1]))
+    half = sharded.evenbench("report", "0.jsonl", "killed.jsonl", "--fail-on", "regressed")
+    assert (half.returncode, half.stderr) == (1, "fail_on: a shard did not come to its end\n")
+    assert "partial: 1 of 2 shards did not come to the end" in half.stdout
     twice = sharded.evenbench("report", "0.jsonl", "0.jsonl")
     assert twice.returncode == 5
     assert "both are shard 0 of 2" in errors(twice)[0]

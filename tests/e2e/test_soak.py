@@ -12,8 +12,6 @@ from scripts.fault_cases import FAULTS, HEALTHY, drawn
 from scripts.faults import Chaos
 from tests.unit.test_docs import ROOT
 
-pytestmark = pytest.mark.timing
-
 DONE = ("kill the parent", "harm later", "leave a thread", "fork", "raise", "clear variables", "garbage")
 KILLED = 7  # the seed of a run whose driver is killed
 

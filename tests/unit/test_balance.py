@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 
@@ -103,8 +104,19 @@ def test_a_share_is_one_word_that_reads_back(durations: dict[str, float], count:
     ],
 )
 def test_what_no_plan_printed_is_no_share(word: str) -> None:
-    with pytest.raises(UsageError, match="no share of a plan"):
-        Share.parse(word)
+    digits = hashlib.sha256(word.encode()).hexdigest()[:8]
+    for said in (word, f"{word}.{digits}"):  # the digits alone make it none
+        with pytest.raises(UsageError, match="no share of a plan"):
+            Share.parse(said)
+
+
+@given(st.integers(0, 708), st.sampled_from("Ab0_."))
+def test_a_share_with_another_letter_is_none(place: int, letter: str) -> None:
+    word = shares({"a": 1.0}, 2, 5)[0].word
+    other = f"{word[:place]}{letter}{word[place + 1 :]}"
+    if other != word:
+        with pytest.raises(UsageError, match="no share of a plan"):
+            Share.parse(other)
 
 
 def test_unknown_cases_are_dealt_evenly() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from runner.case import Bench, Case, Implementation, Point, Work, case
 from runner.errors import CaseError
 from runner.grid import ID_MAX, Params, case_id
+from runner.records.fields import COUNT_MAX
 
 ID = re.compile(r"[A-Za-z0-9_./=,+\[\]-]{1,160}")
 
@@ -266,3 +267,11 @@ def test_work_is_counted_in_whole_numbers(field: str, value: object) -> None:
     with pytest.raises(CaseError) as caught:
         Work(dtype="float32", **{field: value})  # type: ignore[arg-type]
     assert str(caught.value) == f"Work({field}=…) must be a whole number of 0 or more, not {value!r}"
+
+
+def test_work_that_no_record_holds_is_refused_where_it_is_declared() -> None:
+    assert Work(dtype="float32", flops=COUNT_MAX).flops == COUNT_MAX
+    with pytest.raises(CaseError, match=r"^Work\(flops=…\) is over 9223372036854775807: it counts one iteration$"):
+        Work(dtype="float32", flops=COUNT_MAX + 1)
+    with pytest.raises(CaseError, match=r"^Work\(dtype=…\) must be a name such as 'float32', not .*float"):
+        Work(dtype=float)  # type: ignore[arg-type]

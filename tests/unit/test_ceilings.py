@@ -314,6 +314,7 @@ def test_another_device_or_software_is_another_file(tmp_path: Path, other: Key) 
     "change",
     [
         lambda text: text.replace('"rates"', '"rate"'),
+        lambda text: json.dumps(json.loads(text) | {"rates": {}}),
         lambda text: text.replace("{", '{"colour": "red", ', 1),
         lambda text: text.replace("200000.0", "-1.0"),
         lambda text: text.replace("200000.0", "0"),
@@ -508,13 +509,13 @@ def test_clocks_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """What a run sees of its ceilings."""
 
-    def __init__(self, folder: Path, answer: Finished, *, measure: bool = True) -> None:
+    def __init__(self, folder: Path, answer: Finished, *, measure: bool = True, tell: bool = True) -> None:
         self.staged: list[str] = []
         self.logged: list[str] = []
         self.launcher = Launcher(answer)
         self.store = Store(folder)
         launcher: Any = self.launcher
-        self.find = RunCeilings(launcher, self.store, self.staged.append, self.logged.append, measure)
+        self.find = RunCeilings(launcher, self.store, self.staged.append, self.logged.append, measure, tell)
 
 
 def test_a_run_on_the_cpu_measures_nothing_and_says_how(tmp_path: Path) -> None:
@@ -526,6 +527,12 @@ def test_a_run_on_the_cpu_measures_nothing_and_says_how(tmp_path: Path) -> None:
     assert run.find.of([]) == ([event_of(key)], [])
     assert len(run.logged) == 1
     assert run.launcher.asked == []
+
+
+def test_a_comparison_on_the_cpu_does_not_say_that_it_shows_no_share(tmp_path: Path) -> None:
+    run = Run(tmp_path, finished(), tell=False)
+    assert run.find.of([]) == ([], [])
+    assert run.logged == []
 
 
 def test_a_run_on_gpus_measures_each_once(tmp_path: Path) -> None:
@@ -589,7 +596,7 @@ def test_a_run_writes_them_unless_it_wants_none_or_has_them(
     key = key_of(None, "")
     user_store(os.environ).add(key, event_of(key))
     events: list[CeilingsEvent] = []
-    request: Any = SimpleNamespace(only_texts=only_texts)
+    request: Any = SimpleNamespace(only_texts=only_texts, verb="run")
     settings = SimpleNamespace(measure=SimpleNamespace(ceilings=wanted))
     planned: Any = SimpleNamespace(taken=taken, settings=settings, gpus=[])
     place: Any = SimpleNamespace(write=events.append, stage=None, image="")

@@ -125,6 +125,16 @@ def test_measured_once_then_kept(machine: Machine, capsys: pytest.CaptureFixture
     assert len(machine.asked) == 3
 
 
+def test_what_cannot_be_kept_is_shown_and_told(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("kept").write_text("no folder", encoding="utf-8")
+    for _ in range(2):
+        assert main(["ceilings"]) == 0
+        said = capsys.readouterr()
+        assert "4.30 TB/s" in said.out
+        assert "cannot be written, so they are not kept; EVENBENCH_CACHE names" in said.err
+    assert len(machine.asked) == 2
+
+
 def test_the_cpu_is_measured_where_it_is_asked_for_or_there_is_no_gpu(machine: Machine) -> None:
     assert main(["ceilings", "--device", "cpu"]) == 0
     machine.gpus = []
@@ -154,6 +164,7 @@ def test_a_picture_is_drawn_of_it(machine: Machine) -> None:
         (["--results", "x.jsonl"], 2, "--results needs --plot"),
         (["--results", "x.jsonl", "--plot", "x.svg"], 2, "--results x.jsonl: no such file"),
         (["--plot", "x.jpg"], 2, "neither .svg nor .png"),
+        (["--plot", "none/x.svg"], 2, "none/x.svg cannot be written: No such file or directory (hint: name another"),
         (["--gpu", "9"], 2, "no single GPU is meant"),
     ],
 )

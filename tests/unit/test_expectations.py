@@ -64,6 +64,8 @@ class TestFile:
             (file(FIGURE.replace("2026-11-30", "2026-13")), ".measured: must be a day, month or year such as"),
             (file(FIGURE.replace("2026-11-30", "yesterday")), ".measured: must be a day, month or year such as"),
             (file(FIGURE.replace("by: me", 'by: "a\\u202e"')), ".by: must be plain text on one line"),
+            (file(FIGURE.replace("by: me", "by: ' '")), ".by: must be plain text on one line"),
+            (file().replace("NVIDIA H200", '" "'), "must be plain text on one line"),
             (file(case_id="a/*"), "['a/*']: must be the whole id of one case"),
             (file(case_id="tag:pr"), "['tag:pr']: must be the whole id of one case"),
             (file(f"{FIGURE}\n        tflops: {FIGURE}"), "f:7:9: the key 'tflops' stands here twice"),
@@ -430,16 +432,20 @@ class TestProposals:
         assert parse(dump(found.expectations), "f") == found.expectations
 
     def test_launches_of_several_runs_are_taken_together(self) -> None:
-        runs = [run_of(at(rate), run_id=f"r{rate}") for rate in (10.0, 10.0, 12.0)]
+        runs = [run_of(at(rate), run_id=f"r{n}") for n, rate in enumerate((10.0, 10.0, 12.0))]
         (only,) = propose_from(*runs).expectations
         assert only.value == pytest.approx(10.0, rel=0.005)
         assert 0.39 <= only.rtol <= 0.43  # twice a fifth
         assert only.by.endswith("3 launches")
 
+    def test_a_run_counts_once(self) -> None:
+        with pytest.raises(UsageError, match="is named twice"):
+            propose_from(*[run_of(at(10.0, 10.0), made=2)] * 2)
+
     def test_few_launches_tell_no_spread(self) -> None:
         found = propose_from(run_of(at(10.0, 10.0), made=2))
         assert (found.expectations, found.proposed) == ((), 0)
-        assert found.left_out == ("k: launches with a figure: 2, at least 3 are needed",)
+        assert found.left_out == ("k: tflops: launches with a figure: 2, at least 3 are needed",)
 
     def test_what_is_known_stays_and_keeps_its_metric_and_place(self) -> None:
         other = Expectation("NVIDIA A", "k", "main", "tflops", 1.0, 0.1, 0.0, "2022", "x")

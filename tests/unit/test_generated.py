@@ -198,7 +198,14 @@ class TestDifference:
         assert difference("a\n", "a", "k").splitlines()[-3:] == ["-a", "+a", "\\ No newline at end of file"]
 
     def test_other_line_ends_are_a_difference(self) -> None:
-        assert difference("a\n", "a\r\n", "k").splitlines(keepends=True)[-1] == "+a\r"
+        assert difference("a\n", "a\r\n", "k").split("\n")[-2:] == ["-a", "+a␍"]
+
+    def test_bytes_that_are_no_text_are_told(self, tree: Path) -> None:
+        folder = tree / "cases/gen/artifacts"
+        folder.mkdir()
+        (folder / "k.cu").write_bytes(b"a\xff\n")
+        (only,) = held(tree, message(text="a\ufffd\n")).records("head")
+        assert only.diff.split("\n")[-2:] == [r"-a\xff", "+a\ufffd"]
 
     def test_long_lines_and_long_diffs_are_cut(self) -> None:
         found = difference("", "".join(f"{n} {'x' * 1_000}\n" for n in range(1_000)), "k")

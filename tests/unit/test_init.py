@@ -78,6 +78,13 @@ def test_a_link_out_of_the_repository_is_not_followed(repository: Repository, tm
     assert list((tmp_path / "outside").iterdir()) == []
 
 
+def test_the_folder_is_named_as_it_is_used(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--dir", str(repository.path), "--cases", "cases/"]) == 0
+    said = capsys.readouterr().out
+    assert "beside it in cases/, and" in said
+    assert "--cases" not in said
+
+
 def test_without_a_known_commit_the_workflows_are_left_out_and_said(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -353,7 +353,7 @@ class TestShards:
             load_files([path, path])
 
     def test_case_in_two_shards(self, tmp_path: Path) -> None:
-        with pytest.raises(UntrustedInput, match="a is in two shards"):
+        with pytest.raises(UntrustedInput, match="a is in two shards.* give each its own --share"):
             load_files(self.shards(tmp_path, {"cases": [Case("a")]}, {"cases": [Case("a")]}))
 
 

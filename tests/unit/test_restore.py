@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import json
 import locale
@@ -27,6 +28,7 @@ from runner.worker.setting import Setting, read
 from tests.unit.test_docs import ROOT
 
 CHANGES: Mapping[str, Callable[[], object]] = {
+    "Python's own functions": lambda: vars(builtins).update(len=lambda _: 0, sorted=list),
     "working directory": lambda: os.chdir("/"),
     "environment": lambda: (os.environ.pop("PATH"), os.environ.update(NEW="1")),
     "umask": lambda: os.umask(0o777),
@@ -42,10 +44,12 @@ CHANGES: Mapping[str, Callable[[], object]] = {
     "switch interval": lambda: sys.setswitchinterval(0.1),
     "warnings as errors": lambda: warnings.simplefilter("error", BytesWarning),
     "numpy's error state": lambda: np.seterr(all="ignore"),
+    "numpy's functions": lambda: setattr(np, "ones", list),
 }
 
 
 TORCH: Mapping[str, Callable[[Any], object]] = {
+    "functions of torch.nn.functional": lambda torch: setattr(torch.nn.functional, "softmax", torch.sigmoid),
     "default dtype": lambda torch: torch.set_default_dtype(torch.float64),
     "default device": lambda torch: torch.set_default_device("meta"),
     "gradient mode": lambda torch: torch.set_grad_enabled(False),
@@ -93,7 +97,23 @@ def test_a_change_is_undone_and_told_once(with_torch: bool) -> None:
 
 def test_every_setting_is_tested() -> None:
     names = {setting.name for setting in (*restore.PROCESS, restore.NUMPY)}
-    assert names - set(CHANGES) == {"priority"}  # only root may undo that
+    assert (names | {"numpy's functions"}) - set(CHANGES) == {"priority"}  # only root may undo that
+
+
+@pytest.mark.parametrize(
+    "deed", ["time.perf_counter_ns = lambda: 0", "builtins.__import__ = None", "del builtins.getattr"]
+)
+def test_a_function_that_a_case_replaced_is_itself_again(deed: str) -> None:
+    code = f"""
+import builtins, time
+from runner.worker.restore import Guard
+guard, own = Guard("cpu"), (time.perf_counter_ns, __import__, getattr)
+{deed}
+left = guard.settle()
+assert (time.perf_counter_ns, __import__, getattr) == own
+assert left == (["Python's own functions"], []), left
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ judge are the real ones.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
@@ -146,6 +147,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "out.jsonl"
     measure(path, resume=False)
     return path
+
+
+def test_the_time_of_an_interrupted_part_counts(tmp_path: Path, whole: Path) -> None:
+    events = [json.loads(line) for line in whole.read_text(encoding="utf-8").splitlines()]
+    timed = {event["launch"] for event in events if event["event"] == "launch" and event["kind"] == "timed"}
+    for event in events:
+        if event["event"] == "launch_end":
+            event["wall_ns"] = 1_000_000_000 if event["launch"] in timed else 10**12
+    path = tmp_path / "out.jsonl"
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events[:-1]), encoding="utf-8")
+    _, taken = take_up(path, header(), None)
+    assert taken is not None
+    assert taken.measuring_s == pytest.approx(len(timed))
+    measure(path, resume=True)
+    assert len(timed) <= load_files([path]).ends[0].measuring_s < len(timed) + 60
 
 
 def test_the_run_has_all_kinds_of_rows(whole: Path) -> None:

@@ -16,6 +16,7 @@ from runner.config import parse, resolve
 from runner.plan import Plan
 from runner.records import CaseEvent
 from runner.rounds import CaseTable, Rounds, Run
+from runner.worker.bench import one_line
 from runner.worker.instruments import Instruments
 from runner.worker.measure import measure_case
 from runner.worker.prepare import prepare_case
@@ -290,3 +291,19 @@ def test_only_run_stops_early_and_by_the_settings_of_the_case(
     nobody: Any = None
     rounds = Rounds(run, Lanes([], {}), CaseTable({}, frozenset(), frozenset()), {}, {}, nobody, nobody)
     assert rounds._precision(CaseEvent(index=0, side="head", id="host/sort", file="sort.py")) == precision
+
+
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no message")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("a\ud800b\n c"), "ValueError: a?b c"),  # no record holds half of a character
+        (_Unspeakable(), "_Unspeakable: its message cannot be made"),
+    ],
+)
+def test_any_error_has_a_line(error: Exception, said: str) -> None:
+    assert one_line(error) == said

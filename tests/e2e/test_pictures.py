@@ -53,7 +53,7 @@ def test_a_comment_is_seen_whole(browser: Browser, path: Path) -> None:
     assert folded.count() == text.count("<details>")
     for number in range(folded.count()):
         part = folded.nth(number)
-        inside = part.locator("table, ul").first
+        inside = part.locator("table, ul, pre").first
         assert not inside.is_visible()
         part.locator("summary").click()
         assert inside.is_visible()

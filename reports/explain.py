@@ -22,10 +22,10 @@ from runner.records import CaseEvent, KernelRecord, LaunchEvent, Measurement, Si
 from . import evidence, units
 from .describe import TIMERS
 from .histogram import bars
+from .lines import foreign, written
 from .load import Results
 from .location import grouped_median
 from .markdown import sanitise
-from .render_terminal import written
 from .rows import SideRow, Sides, times
 from .tables import distinct, row_name
 from .times import Times
@@ -76,7 +76,7 @@ def _row(row: SideRow, results: Results) -> RenderableType:
     lines += _failed(row) if found is None else _measured(row, found, results)
     for label, text in lines:
         if text:
-            table.add_row(Text(f"  {label}", "dim"), Text(sanitise(text)) if isinstance(text, str) else text)
+            table.add_row(Text(f"  {label}", "dim"), foreign(text) if isinstance(text, str) else text)
     return table
 
 

@@ -115,14 +115,11 @@ def marker(name: str) -> str:
     return f"<!-- evenbench {MARKER_NAME.sub('', name)} -->".replace("---", "-")
 
 
-def details(summary: str, body: str) -> str:
-    """A folded part. `summary` is foreign text, `body` is Markdown; the blank lines let GitHub read it as such."""
-    before, after = folded(summary)
-    return f"{before}{body}{after}"
-
-
 def folded(summary: str) -> tuple[str, str]:
-    """What stands before and after the body of a folded part."""
+    """What stands before and after the body, which is Markdown, of a folded part; `summary` is foreign text.
+
+    The blank lines let GitHub read the body as such.
+    """
     return f"<details><summary>{plain(summary)}</summary>\n\n", "\n\n</details>"
 
 

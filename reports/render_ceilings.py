@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from io import StringIO
+from collections.abc import Mapping
 from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from runner.records import CeilingsEvent
 
 from . import units
-from .markdown import sanitise
+from .lines import foreign, written
 from .vendor import Stated, stated
 
 INTEGERS = ("int8", "int32")
@@ -27,16 +26,16 @@ def ceilings_table(event: CeilingsEvent, width: int, *, colour: bool = False) ->
     known = stated(event.device)
     timing = TIMERS.get(event.timing, event.timing or "an unknown timer")
     head = f"{event.device} · {timing} · measured {event.at or 'at an unknown time'}"
-    parts: list[RenderableType] = [_text(head), _rates(event, known)]  # the table has an empty line at both ends
+    parts: list[RenderableType] = [foreign(head), _rates(event, known)]  # the table has an empty line at both ends
     if event.curve:
-        parts += [_text("copy, by the bytes that it moves, read and written ones together")]
-        parts += [_text(" · ".join(_curve_point(size, rate) for size, rate in event.curve))]
+        parts += [foreign("copy, by the bytes that it moves, read and written ones together")]
+        parts += [foreign(" · ".join(_curve_point(size, rate) for size, rate in event.curve))]
     if event.skipped:
-        parts += [Text(), _text("not measured")]
-        parts += [_text(f"{key}: {reason}") for key, reason in event.skipped.items()]
+        parts += [Text(), foreign("not measured")]
+        parts += [foreign(f"{key}: {reason}") for key, reason in event.skipped.items()]
     if known is not None:
-        parts += [Text(), _text(f"stated, not measured: {'; '.join(known.sources)}")]
-    return _written(parts, width, colour=colour)
+        parts += [Text(), foreign(f"stated, not measured: {'; '.join(known.sources)}")]
+    return written(parts, width, colour, wrap=True)
 
 
 def ceilings_json(event: CeilingsEvent) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def _rates(event: CeilingsEvent, known: Stated | None) -> Table:
             units.NOTHING if claim is None else units.quantity(claim, unit_of(key)),
             units.NOTHING if claim is None else units.share(rate / claim),
         )
-        table.add_row(*map(_text, cells[: len(columns) + 1]), _text(event.shapes.get(key, "")))
+        table.add_row(*map(foreign, cells[: len(columns) + 1]), foreign(event.shapes.get(key, "")))
     return table
 
 
@@ -83,27 +82,3 @@ def unit_of(key: str) -> str:
 def _curve_point(size: int, rate: float) -> str:
     power, unit = next(((power, unit) for power, unit in SIZES if size >= 1 << power), (0, "B"))
     return f"{size / (1 << power):g} {unit}: {units.quantity(rate, 'B/s')}"
-
-
-def _text(text: str) -> Text:
-    return Text(sanitise(text))
-
-
-def _written(parts: Iterable[RenderableType], width: int, *, colour: bool) -> str:
-    """As `render_terminal.written`, without all that it stands on: a kept answer takes less than importing scipy."""
-    file = StringIO()
-    console = Console(
-        file=file,
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        legacy_windows=False,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        _environ={},
-    )
-    for part in parts:
-        console.print(part)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -7,17 +7,17 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from types import MappingProxyType
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from . import describe, render_beside
 from .describe import Cells
+from .lines import foreign, written
 from .markdown import sanitise
 from .tables import MAIN, Comparison, Report, row_name
 from .units import count
@@ -74,7 +74,7 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
     """
     rows = [describe.cells(row) for row in comparison.rows]
     columns = [
-        _Column("case", [_text(row.name) for row in rows]),
+        _Column("case", [foreign(row.name) for row in rows]),
         _Column("base", [Text(row.base) for row in rows], right=True, goes=1),
         _Column("head", [Text(row.head) for row in rows], right=True, goes=1),
         _Column("change [95 %]", [Text(row.change) for row in rows], right=True),
@@ -125,8 +125,8 @@ def run_table(report: Report, width: int = WIDE, *, colour: bool = False) -> str
     before = ["", *(row.case for row in rows)]
     cases = ["" if row.case == last else row.case for row, last in zip(rows, before, strict=False)]
     columns = [
-        _Column("case", [_text(case) for case in cases]),
-        _Column("implementation", [_text(row.implementation if several else "") for row in rows]),
+        _Column("case", [foreign(case) for case in cases]),
+        _Column("implementation", [foreign(row.implementation if several else "") for row in rows]),
         _Column("time", [Text(row.time) for row in rows], right=True),
         _Column("p10", [Text(row.p10) for row in rows], right=True, goes=3),
         _Column("p90", [Text(row.p90) for row in rows], right=True, goes=3),
@@ -165,7 +165,7 @@ def _table(columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]
     if inside:
         table.add_column("notes", overflow="fold")
     for number, (_, said) in enumerate(notes):
-        table.add_row(*(column.cells[number] for column in kept), *([_text("; ".join(said))] if inside else []))
+        table.add_row(*(column.cells[number] for column in kept), *([foreign("; ".join(said))] if inside else []))
     return [table, *_gone(full, kept, width), *(_notes_below(notes, width) if not inside else [])]
 
 
@@ -228,33 +228,8 @@ def _verdict(cells: Cells) -> Text:
     return Text(cells.called, "cyan" if cells.planted else STYLES[cells.verdict])
 
 
-def _text(text: str) -> Text:
-    """Foreign text: no control characters, and none of rich's own markup."""
-    return Text(sanitise(text))
-
-
 def _wrapped(text: str, width: int, style: str = "") -> Text:
     """Foreign text in lines that end between words: an id is never broken."""
     text = GLUED.sub(NO_BREAK, sanitise(text))
     lines = textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return Text("\n".join(lines).replace(NO_BREAK, " "), style)
-
-
-def written(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
-    """The parts one below the other, without spaces at the ends of lines."""
-    file = StringIO()
-    console = Console(
-        file=file,
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        legacy_windows=False,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        _environ={},
-    )
-    for part in parts:
-        console.print(part, soft_wrap=True)  # what is wider than the console is so on purpose
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -21,9 +21,10 @@ from runner.records import CaseEvent
 from . import describe, evidence, notes, reasons, units
 from .decision import EQUIVALENT_P
 from .kernel_sides import HASH_DIGITS, dimensions, kernel_lines
+from .lines import written
 from .load import Results
 from .markdown import sanitise
-from .render_terminal import STYLES, written
+from .render_terminal import STYLES
 from .row_rounds import RowRounds
 from .rows import SideRow, Sides
 from .tables import ComparedRow, Comparison, distinct

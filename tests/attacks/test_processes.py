@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.processes import soon_gone
 from tests.fakes.repositories import PATIENCE_S, QUICK, SUITES, Repository, errors
 
 EVENBENCH = str(Path(sys.executable).with_name("evenbench"))
@@ -50,11 +51,7 @@ def nest(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    (tmp_path / "repository").mkdir()
-    made = Repository(tmp_path / "repository")
-    made.git("init", "-q", "-b", "main")
-    made.commit({"cases/quick.py": QUICK, "cases/suites.yaml": FAST})
-    return made
+    return Repository.made(tmp_path / "repository", {"cases/quick.py": QUICK, "cases/suites.yaml": FAST})
 
 
 def measured(
@@ -65,27 +62,6 @@ def measured(
     assert done.returncode == 0, done.stderr
     rows = json.loads((repository.path / "out.json").read_text())["rows"]
     return {row["case"]: row for row in rows}, done
-
-
-def alive(nest: Path) -> list[int]:
-    """The processes that left a file of their number in the nest, and still run."""
-    found = []
-    for entry in nest.iterdir():
-        try:
-            state = Path("/proc", entry.name, "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            found.append(int(entry.name))
-    return found
-
-
-def soon_gone(nest: Path) -> bool:
-    """Whether all of them end within a moment."""
-    deadline = time.monotonic() + 10
-    while alive(nest) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not alive(nest)
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,7 @@ WORDS = (
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    (tmp_path / "repository").mkdir()
-    made = Repository(tmp_path / "repository")
-    made.git("init", "-q", "-b", "main")
-    made.commit({"cases/quick.py": QUICK, "cases/suites.yaml": SUITES})
-    return made
+    return Repository.made(tmp_path / "repository", {"cases/quick.py": QUICK, "cases/suites.yaml": SUITES})
 
 
 def untouched(repository: Repository) -> bool:

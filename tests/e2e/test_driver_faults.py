@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,12 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import ON_CI
-from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors
+from tests.fakes.processes import soon_gone
+from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors, events, wait_for_launches
 
 SLOW = """
     import os, time
@@ -27,27 +26,8 @@ SLOW = """
         Path({folder!r}, str(os.getpid())).touch()
         return Bench(run=lambda: time.sleep(0.05) or 1, reference=lambda: 1)
 """
-COMPARE = ("compare", "HEAD", "HEAD", "--output", "out.jsonl")
-
-
-def events(repository: Repository) -> list[dict[str, Any]]:
-    """The whole lines of the results file."""
-    path = repository.path / "out.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def timed(repository: Repository) -> int:
-    """Timed launches that have begun."""
-    return sum(1 for event in events(repository) if event["event"] == "launch" and event["kind"] == "timed")
-
-
-def wait_for_launches(repository: Repository, process: subprocess.Popen[str], launches: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while timed(repository) < launches:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+OUT = "out.jsonl"
+COMPARE = ("compare", "HEAD", "HEAD", "--output", OUT)
 
 
 def descendants(process: int) -> list[int]:
@@ -59,21 +39,9 @@ def descendants(process: int) -> list[int]:
     return found
 
 
-def alive(folder: Path) -> list[str]:
-    """Launches that left their number, and still run."""
-    return [entry.name for entry in folder.iterdir() if Path("/proc", entry.name).exists()]
-
-
-def soon_gone(folder: Path) -> bool:
-    deadline = time.monotonic() + 10
-    while alive(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not alive(folder)
-
-
 def whole(repository: Repository, rounds: int = 6) -> None:
     """The run came to its end, and each side of each round has its samples, each once."""
-    found = events(repository)
+    found = events(repository.path / OUT)
     assert found[-1]["event"] == "end"
     again = max((event["round"] for event in found if event["event"] == "resumed"), default=0)
     at = max((i for i, event in enumerate(found) if event["event"] == "resumed"), default=0)
@@ -101,7 +69,7 @@ def test_a_cancelled_workflow_asks_three_times_and_is_obeyed_once(slow: tuple[Re
     """GitHub sends SIGINT, then SIGTERM, then kills: what cleans up is not interrupted itself."""
     repository, folder = slow
     with repository.start(*COMPARE) as process:
-        wait_for_launches(repository, process, 3)
+        wait_for_launches(repository.path / OUT, process, 3)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
             time.sleep(0.05)
@@ -112,9 +80,9 @@ def test_a_cancelled_workflow_asks_three_times_and_is_obeyed_once(slow: tuple[Re
     assert "Traceback" not in error
     assert soon_gone(folder)
     assert repository.git("worktree", "list").count("\n") == 0
-    before = events(repository)
+    before = events(repository.path / OUT)
     assert repository.evenbench(*COMPARE, "--resume").returncode == 0
-    assert events(repository)[: len(before)] == before
+    assert events(repository.path / OUT)[: len(before)] == before
     whole(repository)
 
 
@@ -144,7 +112,7 @@ def test_a_run_under_nohup_outlives_its_terminal(slow: tuple[Repository, Path]) 
     with subprocess.Popen(
         command, cwd=repository.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        wait_for_launches(repository, process, 1)
+        wait_for_launches(repository.path / OUT, process, 1)
         process.send_signal(signal.SIGHUP)
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, out
@@ -155,7 +123,7 @@ def test_a_machine_that_sleeps_costs_no_case(slow: tuple[Repository, Path]) -> N
     """All processes stand still for longer than a case may take, the one that watches deadlines among them."""
     repository, _ = slow
     with repository.start(*COMPARE) as process:
-        wait_for_launches(repository, process, 3)
+        wait_for_launches(repository.path / OUT, process, 3)
         stopped = descendants(process.pid)
         for each in stopped:
             os.kill(each, signal.SIGSTOP)
@@ -165,8 +133,8 @@ def test_a_machine_that_sleeps_costs_no_case(slow: tuple[Repository, Path]) -> N
         _, error = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, error
     whole(repository)
-    assert not [event for event in events(repository) if event["event"] == "failure"]
-    assert max(event["paused_s"] for event in events(repository) if event["event"] == "launch_end") > 4
+    assert not [event for event in events(repository.path / OUT) if event["event"] == "failure"]
+    assert max(event["paused_s"] for event in events(repository.path / OUT) if event["event"] == "launch_end") > 4
 
 
 JUMPS = """
@@ -223,12 +191,12 @@ def test_a_disk_that_was_full_has_room_again(slow: tuple[Repository, Path], disk
     full = repository.evenbench(*COMPARE[:-1], str(disk / "out.jsonl"))
     assert full.returncode == 2, full.stderr
     assert "--resume" in errors(full)[0]
-    before = events(repository)
+    before = events(repository.path / OUT)
     assert any(event["event"] == "measurement" for event in before)
     subprocess.run(["mount", "-o", "remount,size=10m", str(disk)], check=True)
     done = repository.evenbench(*COMPARE[:-1], str(disk / "out.jsonl"), "--resume")
     assert done.returncode == 0, done.stderr
-    assert events(repository)[: len(before)] == before
+    assert events(repository.path / OUT)[: len(before)] == before
     whole(repository)
 
 
@@ -272,11 +240,11 @@ def test_a_gpu_that_is_gone_ends_the_run_and_resume_goes_on(repository: Reposito
     assert lost.returncode == 3, lost.stderr
     hint = "evenbench doctor says when it does; then go on with --resume"
     assert errors(lost) == [f"error: NVIDIA H200 {UUID} does not answer any more (hint: {hint})"]
-    before = events(repository)
+    before = events(repository.path / OUT)
     assert sum(1 for event in before if event["event"] == "measurement") == 3
     assert before[-1]["event"] != "end"
     gpus.write_text(f"{UUID}, NVIDIA H200, 580.159.04\n")
     done = repository.evenbench(*COMPARE, "--ignore-unfit", "--resume", **env)
     assert done.returncode == 0, done.stderr
-    assert events(repository)[: len(before)] == before
+    assert events(repository.path / OUT)[: len(before)] == before
     whole(repository)

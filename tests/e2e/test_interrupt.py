@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors
+from tests.fakes.processes import soon_gone
+from tests.fakes.repositories import PATIENCE_S, SUITES, Repository, errors, events, wait_for_launches
 
 # A launch leaves its process id behind, and takes long enough to be met alive.
 SLOW = """
@@ -25,48 +24,6 @@ SLOW = """
         Path({folder!r}, str(os.getpid())).touch()
         return Bench(run=lambda: time.sleep(0.05) or 1, reference=lambda: 1)
 """
-
-
-def events(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a results file."""
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-
-
-def rounds_begun(path: Path) -> int:
-    """Timed launches so far."""
-    if not path.exists():
-        return 0
-    return sum(1 for event in events(path) if event["event"] == "launch" and event["kind"] == "timed")
-
-
-def wait_for_launches(path: Path, process: subprocess.Popen[str], launches: int) -> None:
-    """Until so many timed launches have begun."""
-    deadline = time.monotonic() + PATIENCE_S
-    while rounds_begun(path) < launches:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def alive(folder: Path) -> list[int]:
-    """Launches that are still there."""
-    found = []
-    for entry in folder.iterdir():
-        try:
-            state = Path("/proc", entry.name, "stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if state != "Z":
-            found.append(int(entry.name))
-    return found
-
-
-def wait_until_gone(folder: Path) -> None:
-    """Launches die with their driver, within a moment."""
-    deadline = time.monotonic() + 10
-    while alive(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive(folder) == []
 
 
 @pytest.fixture
@@ -86,7 +43,7 @@ def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path
         wait_for_launches(output, process, 6)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE_S)
-    wait_until_gone(folder)
+    assert soon_gone(folder)
     before = events(output)
     assert not any(event["event"] == "end" for event in before)
     partial = repository.evenbench("report", "out.jsonl")
@@ -160,7 +117,7 @@ def test_ctrl_c_ends_children_keeps_the_file_and_says_how_to_go_on(
     assert process.returncode == 130
     assert "--resume --output" in error
     assert "Traceback" not in error
-    wait_until_gone(folder)
+    assert soon_gone(folder)
     assert any(event["event"] == "measurement" for event in events(output))
     assert repository.git("worktree", "list").count("\n") == 0
     done = repository.evenbench("compare", "HEAD", "HEAD", "--output", "out.jsonl", "--resume")

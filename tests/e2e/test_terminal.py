@@ -38,10 +38,7 @@ CASES = f"""
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    (tmp_path / "mine").mkdir()
-    made = Repository(tmp_path / "mine")
-    made.git("init", "-q", "-b", "main")
-    made.commit({"cases/quick.py": CASES, "cases/suites.yaml": SUITES})
+    made = Repository.made(tmp_path / "mine", {"cases/quick.py": CASES, "cases/suites.yaml": SUITES})
     made.git("branch", "topic")
     made.git("tag", "v1")
     return made

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PATIENCE_S = 120.0  # a hung command fails its test, not the whole suite
 
@@ -36,6 +39,15 @@ class Repository:
     """A git repository that a test fills, and the command run inside it."""
 
     path: Path
+
+    @classmethod
+    def made(cls, path: Path, files: Mapping[str, str]) -> Repository:
+        """A new folder with these files in a first commit on `main`."""
+        path.mkdir()
+        repository = cls(path)
+        repository.git("init", "-q", "-b", "main")
+        repository.commit(files)
+        return repository
 
     def write(self, files: Mapping[str, str]) -> None:
         """Write files; an empty text removes one."""
@@ -93,3 +105,18 @@ class Repository:
 def errors(finished: subprocess.CompletedProcess[str]) -> list[str]:
     """The error lines of a command: each error is one line."""
     return [line for line in finished.stderr.splitlines() if line.startswith("error: ")]
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a results file; none while it is not there."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def wait_for_launches(path: Path, process: subprocess.Popen[str], launches: int) -> None:
+    """Until so many timed launches have begun in a results file that a process writes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(event["event"] == "launch" and event["kind"] == "timed" for event in events(path)) < launches:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

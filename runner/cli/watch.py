@@ -69,7 +69,7 @@ def follow(asked: argparse.Namespace) -> None:
                 if seen.ended:
                     return
                 state, next_look = found, now + (time.monotonic() - now) / BUSY
-            elif all(found) and age(asked.results) > QUIET_S and not any(written(path) for path in asked.results):
+            elif all(found) and given_up(asked.results):
                 say("no run writes this any more")
                 return
             shown.pause()
@@ -103,6 +103,11 @@ def _size(path: Path) -> int:
     with path.open("rb") as file:
         begun = len(line := file.readline(LINE_MAX)) == LINE_MAX or line.endswith(b"\n")
     return found.st_size if begun else 0
+
+
+def given_up(files: Sequence[Path]) -> bool:
+    """Whether no run writes the files any more: nobody holds them, and not only since a moment."""
+    return age(files) > QUIET_S and not any(written(path) for path in files)
 
 
 def age(files: Sequence[Path]) -> float:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from reports.measured import headline, measured, so_far
-from runner.cli.watch import age, state_of, written
+from runner.cli.watch import QUIET_S, age, given_up, state_of, written
 from runner.records import Writer
 from tests import build
 from tests.build import Case
@@ -44,6 +44,17 @@ def test_the_age_is_that_of_the_newest_line(tmp_path: Path) -> None:
     os.utime(new, (now + 100, now + 100))  # a clock that is not ours
     assert age([old]) >= 99
     assert age([old, new]) == 0
+
+
+def test_files_are_given_up_that_are_old_and_that_nobody_holds(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    long_ago = time.time() - QUIET_S - 60
+    with Writer(path):
+        os.utime(path, (long_ago, long_ago))
+        assert not given_up([path])  # a launch may take its time
+    assert given_up([path])
+    path.touch()
+    assert not given_up([path])  # its run may be about to go on
 
 
 def test_rows_whose_turn_has_not_come_are_not_failed() -> None:

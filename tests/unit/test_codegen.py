@@ -259,6 +259,13 @@ def test_a_changed_pass_changes_the_text(split: tuple[str, ...], monkeypatch: py
     assert changed == {"loop_partitioning", "padding_and_partitioning"}
 
 
+@pytest.mark.parametrize("short", [1, 2, 3])
+def test_the_last_tile_is_split_off_however_little_it_lacks(short: int) -> None:
+    program = matmul_nt("any", Sizes(i=128, j=128, k=16 - short), Tile(128, 128, 4))
+    [(_, block)] = parts(SCHEDULES["loop_partitioning"](program).body)
+    assert steps(block) == [(3, True), (1, False)]
+
+
 def test_axes_of_threads_are_not_split() -> None:
     whole = matmul_nt("one", Sizes(i=7, j=7, k=3), Tile(8, 8, 4, rows=2, columns=2))
     assert loop_partitioning(whole) == simplify(whole)

@@ -33,8 +33,6 @@ from .request import (
     check_directory,
     config_of,
     header_of,
-    judge_settings,
-    load_given,
     settings_of,
 )
 from .resume import cut_to_header, same_gpus, take_up
@@ -48,8 +46,6 @@ from .sides import (
     edited_since,
     shared_preload,
 )
-
-__all__ = ["RESULTS_FOLDER", "Done", "Request", "discover_only", "judge_settings", "load_given", "measure"]
 
 RESULTS_FOLDER = ".evenbench"
 ATTEMPTS = 3  # of a row that misses its expectation, the first included

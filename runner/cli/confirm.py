@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import EvenbenchError, UsageError
-from ..measuring import Done, Request
+from ..measuring import Done
 from ..plan import second_seed
+from ..request import Request
 from .console import say
 
 ENDINGS = (".results.jsonl", ".jsonl")  # of a results file's name, the longest first

@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import measuring
 from ..config import Config, resolve
 from ..errors import EXIT_OK, PullRequestMoved, UntrustedInput, UsageError
 from ..records import Header, JudgeSettings
+from ..request import judge_settings, load_given
 from .console import say
 from .judge import read_proofs
 
@@ -115,7 +115,7 @@ def _outcome(asked: argparse.Namespace, event: Event, head_sha: str) -> tuple[st
     from reports.states import Outcome
 
     named = asked.suite or event.suite
-    config = measuring.load_given(asked.config) if asked.config else Config.default()
+    config = load_given(asked.config) if asked.config else Config.default()
     settings = resolve(config, (named or None) if asked.config else None)
     suite = settings.suite if asked.config else named or settings.suite
     strict = bool(settings.fail_on)
@@ -124,7 +124,7 @@ def _outcome(asked: argparse.Namespace, event: Event, head_sha: str) -> tuple[st
         files = _files(asked.results)
         if files and state not in ("queued", "running"):
             expected = _Expected(head_sha, suite if asked.config or named else "")
-            judge_by = measuring.judge_settings(config, settings)
+            judge_by = judge_settings(config, settings)
             return suite, Outcome.of(_judged(files, expected, judge_by, asked)), None
     except UntrustedInput as error:
         return suite, Outcome("failed", f"The results are not to be trusted: {error.message}", strict=strict), error

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import measuring
 from ..config import resolve
 from ..errors import EXIT_FAIL_ON, EXIT_OK, CaseError, NothingMeasured, UntrustedInput, UsageError
 from ..records import Header, JudgeSettings
+from ..request import judge_settings, load_given
 from .console import colour, say, width, write
 from .export import FORMATS, deliver, exported
 from .plot import plot_results
@@ -99,13 +99,13 @@ def judged_by(asked: argparse.Namespace, header: Header) -> JudgeSettings | None
     """The thresholds of ``--config`` and ``--fail-on``; None for those of the file. Raises UsageError, ConfigError."""
     judge_by = None
     if asked.config:
-        config = measuring.load_given(asked.config)
+        config = load_given(asked.config)
         if header.suite not in config.suites:
             raise UsageError(
                 f"--config {asked.config}: has no suite {header.suite!r}, by which the results were measured",
                 f"name a file that has it: there are {', '.join(config.suites)}",
             )
-        judge_by = measuring.judge_settings(config, resolve(config, header.suite))
+        judge_by = judge_settings(config, resolve(config, header.suite))
     fail_on = fail_on_of(asked.fail_on)
     if fail_on is not None:
         judge_by = (judge_by or header.judge).model_copy(update={"fail_on": list(fail_on)})

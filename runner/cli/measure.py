@@ -15,6 +15,7 @@ from .. import doctor, measuring
 from ..config import resolve, select
 from ..errors import EXIT_OK, CaseError, UnfitMachine, UsageError
 from ..preparation import PATTERN_HINT
+from ..request import Request
 from ..sides import SideSpec
 from . import arguments, confirm
 from .console import ProgressConsole, answer, changing, say
@@ -43,7 +44,7 @@ def compare(asked: argparse.Namespace) -> int:
     return show_comparison([request.output, *confirm.second_run(request, measure)], None, hopeless, asked)
 
 
-def _measured(request: measuring.Request, asked: argparse.Namespace) -> Sequence[str]:
+def _measured(request: Request, asked: argparse.Namespace) -> Sequence[str]:
     """Measure; the case files that no side can import."""
     outcome = measure(request).outcome
     keep_texts(asked, outcome.texts)
@@ -52,7 +53,7 @@ def _measured(request: measuring.Request, asked: argparse.Namespace) -> Sequence
 
 def list_cases(asked: argparse.Namespace) -> int:
     """Print the ids."""
-    request = measuring.Request(
+    request = Request(
         verb="run", repo=Path.cwd(), specs=[SideSpec("head", asked.target)], output=Path(os.devnull), cases=asked.cases,
         config=asked.config, launcher=asked.launcher,
     )  # fmt: skip
@@ -115,7 +116,7 @@ def open_cases(path: Path) -> Collection[str]:
     return judge(load_files([path]), datetime.now(UTC).date())
 
 
-def measure(request: measuring.Request, judge: Callable[[Path], Collection[str]] | None = open_cases) -> measuring.Done:
+def measure(request: Request, judge: Callable[[Path], Collection[str]] | None = open_cases) -> measuring.Done:
     """Measure, with progress on stderr; says how an interrupted run can be taken up. Without a judge no case goes on."""
     console = ProgressConsole(stderr=True)
 

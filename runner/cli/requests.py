@@ -13,9 +13,10 @@ from typing import Any
 from ..balance import Share
 from ..config import FAIL_ON
 from ..errors import UsageError
-from ..measuring import RESULTS_FOLDER, Request
+from ..measuring import RESULTS_FOLDER
 from ..plan import SEED_BITS
 from ..planting import plant_of
+from ..request import Request
 from ..sides import SideSpec
 from .console import say
 

@@ -27,10 +27,11 @@ from runner.cli.confirm import first_is_whole, second_file, second_run, with_roo
 from runner.config import select
 from runner.errors import NothingMeasured, UntrustedInput, UsageError
 from runner.execute import Outcome
-from runner.measuring import Done, Request
+from runner.measuring import Done
 from runner.plan import SEED_BITS, second_seed
 from runner.preparation import may_hold
 from runner.records import End, MuteRecord, PlantRecord, SideInfo
+from runner.request import Request
 from runner.sides import SideSpec
 from tests import build
 from tests.build import Case

@@ -24,6 +24,7 @@ from runner.doctor.check import one_line
 from runner.doctor.gpu import FIELDS
 from runner.errors import UnfitMachine, UsageError
 from runner.machine import Gpu
+from runner.request import Request
 from runner.sides import SideSpec
 from runner.sides.processes import Finished
 from tests.fakes.repositories import QUICK, SUITES, Repository
@@ -405,7 +406,7 @@ def run_on(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch, **op
     monkeypatch.setattr(doctor, "Probes", lambda environ: machine.probes())
     shown = SimpleNamespace(**dict.fromkeys(("stage", "launch", "case", "launch_done", "more"), lambda *_: None))
     output = folder / "out.jsonl"
-    request = measuring.Request("run", repository.path, [SideSpec("head", None)], output, **options)
+    request = Request("run", repository.path, [SideSpec("head", None)], output, **options)
     measuring.measure(request, lambda _: contextlib.nullcontext(cast("Progress", shown)), lambda _: None)
     return output
 

@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 TIMES = 3
 DISASSEMBLERS = ("nvdisasm", "cuobjdump")
 DISASSEMBLY_LIMIT_S = 60
 REGISTERS = re.compile(r"Used (\d+) registers")
 SPILLED = re.compile(r"(\d+) bytes spill stores")
+ENTRY = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(")
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
 
 
@@ -40,7 +42,8 @@ class MachineCode:
     Args:
         compile_s: processor time, which other work does not stretch; the median of three, none from a cache.
         registers: of a thread.
-        spilled: bytes that a thread stores to memory for want of registers.
+        spilled: bytes that a thread stores to memory for want of registers; where NVRTC does not tell, those of its
+            local memory.
         instructions: None where there is no disassembler.
     """
 
@@ -55,16 +58,30 @@ def compile_text(text: str, architecture: str) -> MachineCode:
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch=architecture, std="c++17", ptxas_options=["-v"])
-    spans, log, code = [], io.StringIO(), b""
+    spans: list[float] = []
     for _ in range(TIMES):
         log = io.StringIO()
         began = time.process_time()
-        code = bytes(Program(text, "c++", options).compile("cubin", logs=log).code)
+        code = Program(text, "c++", options).compile("cubin", logs=log)
         spans.append(time.process_time() - began)
-    registers, spilled = REGISTERS.search(log.getvalue()), SPILLED.search(log.getvalue())
-    if registers is None or spilled is None:
-        raise SystemExit(f"error: NVRTC says nothing of registers: {log.getvalue()[:300]}")
-    return MachineCode(statistics.median(spans), int(registers[1]), int(spilled[1]), disassembled(code))
+    said = [pattern.search(log.getvalue()) for pattern in (REGISTERS, SPILLED)]
+    registers, spilled = (int(found[1]) for found in said if found) if all(said) else _loaded(code, text)
+    return MachineCode(statistics.median(spans), registers, spilled, disassembled(bytes(code.code)))
+
+
+def _loaded(code: Any, text: str) -> tuple[int, int]:
+    """Registers and local memory of a kernel as the driver has it: NVRTC 13.0 says nothing of them."""
+    from cuda.core import Device
+
+    name = ENTRY.search(text)
+    try:
+        Device().set_current()
+        attributes = code.get_kernel(name[1] if name else "").attributes
+        values = (attributes.num_regs, attributes.local_size_bytes)
+        registers, local = (int(value() if callable(value) else value) for value in values)
+    except Exception as error:  # noqa: BLE001 - whatever cuda-core raises, and it has many ways
+        raise SystemExit(f"error: neither NVRTC nor a driver tells the registers: {error}") from None
+    return registers, local
 
 
 def disassembled(code: bytes) -> Instructions | None:

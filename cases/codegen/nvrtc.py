@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -37,7 +38,7 @@ def launcher(program: Program, text: str, arrays: Sequence[Any]) -> Callable[[],
     if arrays[0].device.type != "cuda":
         raise ImportError("a CUDA kernel, for NVIDIA GPUs only")
     import torch
-    from cuda.core import Device, LaunchConfig, launch
+    from cuda.core import Device, LaunchConfig, Stream, launch
     from cuda.core.utils import FileStreamProgramCache
 
     device = Device(torch.cuda.current_device())
@@ -46,18 +47,9 @@ def launcher(program: Program, text: str, arrays: Sequence[Any]) -> Callable[[],
         code = compiled(text, f"sm_{device.arch}", cache)
     kernel, grid = code.get_kernel(program.name), LaunchConfig(grid=program.grid, block=program.threads)
     addresses = [array.data_ptr() for array in arrays]
-    stream = _CurrentStream()
+    borrowed = functools.cache(Stream.from_handle)  # torch's streams live as long as the process
 
     def run(_alive: object = (code, arrays)) -> None:
-        launch(stream, grid, kernel, *addresses)
+        launch(borrowed(torch.cuda.current_stream().cuda_stream), grid, kernel, *addresses)
 
     return run
-
-
-class _CurrentStream:
-    """What cuda-core takes for a stream: whichever is torch's current one."""
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        import torch
-
-        return 0, torch.cuda.current_stream().cuda_stream

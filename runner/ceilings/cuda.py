@@ -135,6 +135,7 @@ class CudaDevice:
 
     def _matrix_shapes(self, what: kernels.Mma) -> Sequence[Shape]:
         kernel = self._kernel(kernels.matrix_text(what))
+        most = _block_limit(kernel)
         operations = kernels.matrix_operations(what)
         return [
             Shape(
@@ -142,6 +143,7 @@ class CudaDevice:
                 Probe(self._passes(kernel, grid, kernels.CHAINS * what.d), operations * grid.lanes // kernels.WARP),
             )
             for grid in self._grids(MATRIX_GRIDS)
+            if grid.threads <= most  # a lane that holds many registers leaves room for fewer
         ]
 
     def _library(self, dtype: str) -> Sequence[Shape]:
@@ -213,6 +215,12 @@ class CudaDevice:
 
         buffer = torch.zeros(nbytes // 4, dtype=torch.int32, device="cuda")
         return buffer if self._zeros else buffer.random_(-(1 << 31), (1 << 31) - 1)
+
+
+def _block_limit(kernel: Any) -> int:
+    """The most threads that a block of this kernel can have. A method of cuda-core's up to 1.1, a property since."""
+    limit = kernel.attributes.max_threads_per_block
+    return int(limit() if callable(limit) else limit)
 
 
 @functools.cache

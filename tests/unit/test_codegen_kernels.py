@@ -103,6 +103,7 @@ def test_a_kernel_is_compiled_for_the_gpu_at_hand_and_launched_on_torchs_stream(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("cuda.core.Device", Device)
+    monkeypatch.setattr("cuda.core.Stream", SimpleNamespace(from_handle=lambda handle: ("stream", handle)))
     monkeypatch.setattr("cuda.core.launch", lambda *arguments: launched.append(arguments))
     monkeypatch.setattr("cases.codegen.nvrtc.compiled", compiled_to_names)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
@@ -112,7 +113,7 @@ def test_a_kernel_is_compiled_for_the_gpu_at_hand_and_launched_on_torchs_stream(
     launcher(program, cuda_text(program), arrays)()
     assert launched[0] == "current"
     ((stream, configuration, kernel, *addresses),) = launched[1:]
-    assert stream.__cuda_stream__() == (0, 17)
+    assert stream == ("stream", 17)
     assert (tuple(configuration.grid), tuple(configuration.block)) == ((1, 2, 3), (8, 1, 1))
     assert kernel == ("divided", b"\x7fELF")
     assert addresses == [100, 200, 300]

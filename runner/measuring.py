@@ -102,7 +102,7 @@ def measure(
         with machine_locks(held, log, what=words, output=str(request.output), wait=request.wait):
             notes = [
                 note
-                for gpu in _places(chosen)
+                for gpu in ([] if request.only_texts else _places(chosen))
                 for note in doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
             ]
             _make_folder(request.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -60,9 +61,9 @@ def prove_ceilings_ops(asked: argparse.Namespace) -> bool:
     rows = measured(ROOT, folder / "results.jsonl", asked.patterns)
     shares = {row["case"]: row["times"]["share_of_ceiling"] for row in rows if row["times"]}
     table(("case", "time", "rate", "share of ceiling"), [_cells(row) for row in rows if row["times"]])
-    evenbench(["report", str(folder / "results.jsonl"), "--plot", str(folder / "roofline.svg")], folder / "plot.txt")
     (folder / "explained.txt").write_text(explain(load_file(folder / "results.jsonl")), encoding="utf-8")
-    print(f"\nwhat binds each case: {folder / 'explained.txt'}; picture: {folder / 'roofline.svg'}")
+    print(f"\nwhat binds each case: {folder / 'explained.txt'}")
+    draw(folder)
     with tempfile.TemporaryDirectory() as scratch:
         cases = Path(scratch, "cases")
         cases.mkdir()
@@ -91,6 +92,15 @@ def measured(where: Path, out: Path, patterns: Sequence[str]) -> Rows:
     )  # fmt: skip
     rows: Rows = json.loads(answer.read_text(encoding="utf-8"))["rows"]
     return rows
+
+
+def draw(folder: Path) -> None:
+    """The roofline of the results, where the extra `html` is installed."""
+    drawing = ["report", str(folder / "results.jsonl"), "--plot", str(folder / "roofline.svg")]
+    if importlib.util.find_spec("vl_convert") is None:
+        print(f"no picture without the extra `html`; where it is: {shlex.join(['evenbench', *drawing])}")
+    else:
+        evenbench(drawing, folder / "plot.txt")
 
 
 def evenbench(arguments: Sequence[str], log: Path, where: Path = ROOT) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import MeasurementError, TimerUnavailable
-from ..timing.protocol import BUFFER_BYTES, Timer
+from ..timing.protocol import BUFFER_BYTES, Segment, Timer
 
 NS = 1e-9
 
@@ -22,6 +22,9 @@ class LaunchClock(Protocol):
 
     def span(self, run: Callable[[], object]) -> float:
         """From the first start to the last end, gaps included."""
+
+    def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
+        """In which the device worked on `run` in all of so many calls, each drained and prepared for before it."""
 
 
 class TimerClock:
@@ -44,12 +47,21 @@ class TimerClock:
         """See `LaunchClock.span`. Raises MeasurementError as well."""
         return self._read(run)[1] * NS
 
+    def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
+        """See `LaunchClock.each`. Raises MeasurementError as well."""
+        return sum(self._segment(prepare, run, count).device_busy_ns) * NS
+
     def _read(self, run: Callable[[], object]) -> tuple[int, int]:
-        self._timer.iterate(0, _nothing, run)
-        segment = self._timer.collect()
-        if not segment.device_busy_ns:
-            raise MeasurementError(segment.rejected[0][1] if segment.rejected else "the launch left no record")
+        segment = self._segment(_nothing, run, 1)
         return segment.device_busy_ns[0], segment.latency_ns[0]
+
+    def _segment(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> Segment:
+        for i in range(count):
+            self._timer.iterate(i, prepare, run)
+        segment = self._timer.collect()
+        if len(segment.device_busy_ns) != count:
+            raise MeasurementError(segment.rejected[0][1] if segment.rejected else "the launch left no record")
+        return segment
 
 
 class WallClock:
@@ -72,6 +84,14 @@ class WallClock:
         return self._clock() - began
 
     span = busy
+
+    def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
+        """See `LaunchClock.each`."""
+        took = 0.0
+        for _ in range(count):
+            prepare()
+            took += self.busy(run)
+        return took
 
 
 def device_clock(cupti: Callable[[], Timer], synchronize: Callable[[], object]) -> LaunchClock:

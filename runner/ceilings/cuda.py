@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from ..timing.cache import ReadSweep
 from ..timing.cupti import CuptiTimer
 from . import kernels
 from .benchmarker import Probe
 from .clocks import LaunchClock, device_clock
-from .gemm import GEMM_DTYPES, gemm_shapes
+from .gemm import GEMM_DTYPES, GEMM_REST_S, gemm_shapes
 from .probes import BUFFER_BYTES, Shape, Target, Unsupported
 
 GRIDS: Sequence[tuple[int, int]] = (
@@ -25,13 +26,10 @@ GRIDS: Sequence[tuple[int, int]] = (
 )  # threads, blocks a multiprocessor: 1,024 or
 # 2,048 lanes each, which is as many as it holds
 MATRIX_GRIDS: Sequence[tuple[int, int]] = ((128, 4), (256, 2), (256, 4), (512, 2))  # fewer: they need more registers
-MEMORY_GRIDS: Sequence[tuple[int, int]] = ((256, 8), (512, 4), (1024, 2), (256, 32))  # the last: more than are resident
-WINDOW_THREADS: Sequence[int] = (
-    64,
-    256,
-    1024,
-)  # few words a window: small blocks spread them over more multiprocessors
-WINDOW_BLOCKS = 16  # a multiprocessor at most: a larger window is walked
+MEMORY_SHAPES: Sequence[tuple[int, int]] = ((1, 256), (1, 512), (4, 512), (8, 512))  # words a lane, threads: copies
+# are fastest with one word, reads with eight
+WINDOW_SHAPES: Sequence[tuple[int, int]] = ((1, 64), (1, 256), (1, 1024), (4, 256))  # few words a window: small blocks
+# spread them over more multiprocessors
 SCRATCH_BYTES_A_VALUE = 8  # the widest
 LAUNCHES_LEAST = 1_000  # of empty kernels: gaps need many
 
@@ -93,6 +91,7 @@ class CudaDevice:
         self.window_cap = 2 * buffer_bytes
         self._words = buffer_bytes // kernels.WORD_BYTES
         self._buffers = [self._filled(buffer_bytes) for _ in range(2)]
+        self._sweep = ReadSweep("cuda")
         self._clock: LaunchClock = device_clock(CuptiTimer, torch.cuda.synchronize)
         self.timing = self._clock.name
 
@@ -101,19 +100,24 @@ class CudaDevice:
         return (
             *(Target(f"compute/{dtype}", functools.partial(self._compute, dtype)) for dtype in kernels.ARITHMETIC),
             *(Target(f"matrix/{dtype}/mma", functools.partial(self._matrix, dtype)) for dtype in kernels.MMA),
-            *(Target(f"matrix/{dtype}/library", functools.partial(self._library, dtype)) for dtype in GEMM_DTYPES),
-            *(Target(f"memory/{way}", functools.partial(self._memory, way)) for way in kernels.MEMORY_TEXTS),
+            *(
+                Target(f"matrix/{dtype}/library", functools.partial(self._library, dtype), GEMM_REST_S)
+                for dtype in GEMM_DTYPES
+            ),
+            *(Target(f"memory/{way}", functools.partial(self._memory, way)) for way in kernels.MEMORY_WAYS),
             Target("launch", self._launch),
         )
 
     def window(self, nbytes: int) -> Sequence[Shape]:
-        """See `probes.Device`: every copy is a launch, of a window that moves on through the buffers."""
-        kernel = self._kernel(kernels.MEMORY_TEXTS["copy"])
+        """See `probes.Device`: every copy is a launch, of a window that moves on through the buffers.
+
+        Before each the cache is swept by reading, as before the sample of a case: what the last copy wrote need not
+        leave the cache first, and a small copy's own writes may stay there.
+        """
         words = nbytes // 2 // kernels.WORD_BYTES
-        blocks = [min(math.ceil(words / threads), self._processors * WINDOW_BLOCKS) for threads in WINDOW_THREADS]
         return [
-            Shape(str(grid), Probe(self._walk(kernel, grid, words), nbytes))
-            for grid in map(_Grid, blocks, WINDOW_THREADS)
+            Shape(_moving(each, threads), Probe(self._walk(*self._mover("copy", each, threads, words), words), nbytes))
+            for each, threads in WINDOW_SHAPES
         ]
 
     def _compute(self, dtype: str) -> Sequence[Shape]:
@@ -150,27 +154,23 @@ class CudaDevice:
         return gemm_shapes(dtype, self._clock.busy, zeros=self._zeros)
 
     def _memory(self, way: str) -> Sequence[Shape]:
-        kernel = self._kernel(kernels.MEMORY_TEXTS[way])
         moved = self._words * kernels.WORD_BYTES * (2 if way == "copy" else 1)
         out, source = (buffer.data_ptr() for buffer in self._buffers)
 
-        def sample(grid: _Grid) -> Callable[[int], float]:
-            start = self._starter(kernel, grid)
-            return lambda passes: self._clock.busy(lambda: start(out, source, self._words, passes))
+        def sample(each: int, threads: int) -> Callable[[int], float]:
+            start = self._starter(*self._mover(way, each, threads, self._words))
+            return lambda passes: self._clock.busy(repeated(lambda: start(out, source, self._words), passes))
 
-        return [Shape(self._called(grid), Probe(sample(grid), moved)) for grid in self._grids(MEMORY_GRIDS)]
+        return [Shape(_moving(*shape), Probe(sample(*shape), moved)) for shape in MEMORY_SHAPES]
+
+    def _mover(self, way: str, each: int, threads: int, words: int) -> tuple[Any, _Grid]:
+        """A kernel that moves so many words, and its grid: each lane has its share."""
+        return self._kernel(kernels.memory_text(way, each)), _Grid(math.ceil(words / (each * threads)), threads)
 
     def _launch(self) -> Sequence[Shape]:
         start = self._starter(self._kernel(kernels.EMPTY_TEXT), _Grid(1, kernels.WARP))
-
-        def repeated(count: int) -> Callable[[], None]:
-            def run() -> None:
-                for _ in range(count):
-                    start()
-
-            return run
-
-        return [Shape("empty kernel, one warp", Probe(lambda n: self._clock.span(repeated(n)), 1, LAUNCHES_LEAST))]
+        probe = Probe(lambda count: self._clock.span(repeated(start, count)), 1, LAUNCHES_LEAST)
+        return [Shape("empty kernel, one warp", probe)]
 
     def _passes(self, kernel: Any, grid: _Grid, values: int) -> Callable[[int], float]:
         """Samples of a kernel that takes a place for `values` results a lane, and how often to repeat its body."""
@@ -186,14 +186,13 @@ class CudaDevice:
         steps = max(1, self._words // words)
         step = 0
 
-        def run(count: int) -> None:
+        def run() -> None:
             nonlocal step
-            for _ in range(count):
-                offset = step % steps * words * kernels.WORD_BYTES
-                start(out + offset, source + offset, words, 1)
-                step += 1
+            offset = step % steps * words * kernels.WORD_BYTES
+            start(out + offset, source + offset, words)
+            step += 1
 
-        return lambda count: self._clock.busy(lambda: run(count))
+        return lambda count: self._clock.each(self._sweep, run, count)
 
     def _starter(self, kernel: Any, grid: _Grid) -> Callable[..., None]:
         """Starts a kernel with the arguments that it is given; integers are 64 bits wide, as addresses are."""
@@ -215,6 +214,20 @@ class CudaDevice:
 
         buffer = torch.zeros(nbytes // 4, dtype=torch.int32, device="cuda")
         return buffer if self._zeros else buffer.random_(-(1 << 31), (1 << 31) - 1)
+
+
+def repeated(start: Callable[[], object], count: int) -> Callable[[], None]:
+    """A call that starts something so often."""
+
+    def run() -> None:
+        for _ in range(count):
+            start()
+
+    return run
+
+
+def _moving(words: int, threads: int) -> str:
+    return f"{words} × 16 B a lane, {threads} threads"
 
 
 def _block_limit(kernel: Any) -> int:

@@ -9,6 +9,9 @@ from .benchmarker import Probe
 from .probes import Shape, Unsupported
 
 SIZE = 8192  # rows, columns and sums: large enough that the library's own costs vanish
+GEMM_REST_S = (
+    0.25  # before a peak: a large product draws so much power that clocks fall within 50 ms of a rested device's
+)
 FP8 = "float8_e4m3fn"
 GEMM_DTYPES = ("float32", "tf32", "float64", "float16", "bfloat16", "int8", FP8)
 FP8_CAPABILITY = (8, 9)

@@ -1,7 +1,7 @@
 """CUDA C++ of the probes: texts without headers, so that NVRTC needs nothing beside itself.
 
-Every kernel takes how often to repeat its body, and keeps its result where the compiler cannot see that nobody reads
-it. Data are random: constant ones draw less power, and a device reads up to 13 % faster on them than on real data.
+A kernel that computes takes how often to repeat its body. Results are kept where the compiler cannot see that nobody
+reads them. Data are random: constant ones draw less power, and a device reads up to 13 % faster on them than on real data.
 """
 
 from __future__ import annotations
@@ -223,55 +223,45 @@ def matrix_operations(what: Mma) -> int:
     return CHAINS * MATRIX_UNROLL * what.operations
 
 
-_WALK = """
-    long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x, stride = (long long)gridDim.x * blockDim.x;
+_MEMORY = Template(
+    _RANDOM
+    + """
+extern "C" __global__ void probe(uint4* __restrict__ out, const uint4* __restrict__ in, long long words)
+{
+    long long first = (long long)blockIdx.x * blockDim.x * $words + threadIdx.x;
+    $before
+    #pragma unroll
+    for (int turn = 0; turn < $words; ++turn) {
+        long long i = first + (long long)turn * blockDim.x;
+        if (i < words) { $each }
+    }
+    $after
+}
 """
-MEMORY_TEXTS: Mapping[str, str] = {
-    "copy": """
-extern "C" __global__ void probe(uint4* __restrict__ out, const uint4* __restrict__ in, long long words, long long passes)
-{"""
-    + _WALK
-    + """
-    for (long long pass = 0; pass < passes; ++pass) {
-        #pragma unroll 4
-        for (long long i = first; i < words; i += stride) out[i] = in[i];
-    }
-}
-""",
-    "read": """
-extern "C" __global__ void probe(uint4* __restrict__ out, const uint4* __restrict__ in, long long words, long long passes)
-{"""
-    + _WALK
-    + """
-    uint4 sum = make_uint4(0, 0, 0, 0);
-    for (long long pass = 0; pass < passes; ++pass) {
-        #pragma unroll 4
-        for (long long i = first; i < words; i += stride) {
-            uint4 word = in[i];
-            sum.x += word.x; sum.y ^= word.y; sum.z += word.z; sum.w ^= word.w;
-        }
-    }
-    out[first] = sum;
-}
-""",
-    "write": _RANDOM
-    + """
-extern "C" __global__ void probe(uint4* __restrict__ out, const uint4* __restrict__ in, long long words, long long passes)
-{"""
-    + _WALK
-    + """
-    unsigned seed = mix((unsigned)first + 1u);
-    uint4 word = make_uint4(seed, mix(seed), mix(seed + 1u), mix(seed + 2u));
-    for (long long pass = 0; pass < passes; ++pass) {
-        #pragma unroll 4
-        for (long long i = first; i < words; i += stride) {
-            out[i] = word;
-            word.x += 0x9e3779b9u; word.y ^= word.x; word.z += word.y; word.w ^= word.z;
-        }
-    }
-}
-""",
-}
-"""Of `words` of 16 bytes: what one pass does with all of them. The copies of a pass are made by all lanes side by side."""
+)
+_MEMORY_STEPS: Mapping[str, tuple[str, str, str]] = {
+    "copy": ("", "out[i] = in[i];", ""),
+    "read": (
+        "uint4 sum = make_uint4(0, 0, 0, 0);",
+        "uint4 word = in[i]; sum.x += word.x; sum.y ^= word.y; sum.z += word.z; sum.w ^= word.w;",
+        "if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x9e3779b9u) out[blockIdx.x] = sum;",  # almost never, and nobody knows
+    ),
+    "write": (
+        "unsigned s = mix((unsigned)first + 1u); uint4 word = make_uint4(s, mix(s), mix(s + 1u), mix(s + 2u));",
+        "out[i] = word; word.x += 0x9e3779b9u; word.y ^= word.x; word.z += word.y; word.w ^= word.z;",
+        "",
+    ),
+}  # fmt: skip
+MEMORY_WAYS = tuple(_MEMORY_STEPS)
+
+
+def memory_text(way: str, words: int) -> str:
+    """A pass over words of 16 bytes, so many of them a lane. A launch is one pass: each byte is moved once.
+
+    Lanes of a grid that is walked again and again meet their own words in the cache: blocks do not wait for each other.
+    """
+    before, each, after = _MEMORY_STEPS[way]
+    return _MEMORY.substitute(words=words, before=before, each=each, after=after)
+
 
 EMPTY_TEXT = 'extern "C" __global__ void probe() {}\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from .benchmarker import Benchmarker, Probe, retarget
 from .probes import Device, Shape, Target
 
 REPEATS = 5  # of the whole: what differs between them is how repeatable a ceiling is
-WINDOWS_MOST = 256  # of one launch of a small working set: their mean, and no more records than a timer holds
+WINDOWS_MOST = 64  # of one launch of a small working set: their mean, and no more records than a timer holds
 WINDOWS_FIRST = 8  # tell how long one takes
 REASON_KEPT = 300  # characters of an error
 MATRIX_WAYS = ("mma", "library")
@@ -51,6 +52,7 @@ class _Chosen:
     key: str
     probe: Probe
     iterations: int
+    rest_s: float
 
 
 def spread_of(repeats: Sequence[float]) -> tuple[float, float]:
@@ -59,18 +61,28 @@ def spread_of(repeats: Sequence[float]) -> tuple[float, float]:
     return median, (max(repeats) - min(repeats)) / median
 
 
-def find(device: Device, bench: Benchmarker, tell: Callable[[str], None], *, repeats: int = REPEATS) -> Peaks:
+def find(
+    device: Device,
+    bench: Benchmarker,
+    tell: Callable[[str], None],
+    *,
+    repeats: int = REPEATS,
+    rest: Callable[[float], object] = time.sleep,
+) -> Peaks:
     """Measure everything that a device offers. What it does not, or what fails, stands in `skipped` with its reason.
 
     Args:
         tell: told in a line what is measured now.
         repeats: how often every peak is measured.
+        rest: waits for so many seconds.
     """
     found = Peaks()
     targets = [chosen for target in device.targets() if (chosen := _choose(target, bench, found, tell))]
     for repeat in range(repeats):
         tell(f"peaks, {repeat + 1} of {repeats}")
         for index, chosen in enumerate(targets):
+            if chosen.rest_s:
+                rest(chosen.rest_s)
             _measure(chosen, bench, found, warm=index == 0)  # the device is warm for those that follow at once
     tell("bandwidth of small working sets")
     found.curve = curve.points(
@@ -96,7 +108,7 @@ def _choose(target: Target, bench: Benchmarker, found: Peaks, tell: Callable[[st
         return None
     _, iterations, best = max(ranked, key=lambda entry: entry[0])
     found.shapes[target.key] = best.name
-    return _Chosen(target.key, best.probe, iterations)
+    return _Chosen(target.key, best.probe, iterations, target.rest_s)
 
 
 def _measure(chosen: _Chosen, bench: Benchmarker, found: Peaks, *, warm: bool) -> None:

@@ -10,7 +10,7 @@ from ..errors import MeasurementError
 from .benchmarker import Probe
 
 BUFFER_BYTES = 512 << 20  # of each of two: many times the largest cache
-PEAKS_VERSION = 1  # counts changes of probes that change what they reach: an older peak is measured anew
+PEAKS_VERSION = 2  # counts changes of probes that change what they reach: an older peak is measured anew
 
 
 class Unsupported(MeasurementError):
@@ -27,10 +27,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class Target:
-    """One peak: its key, and what makes its shapes. Making them may raise; the key is then skipped, with the reason."""
+    """One peak: its key, and what makes its shapes. Making them may raise; the key is then skipped, with the reason.
+
+    Args:
+        rest_s: seconds that the device rests before a peak. Where power limits the clocks, the peak is what a rested
+            device reaches, as in the samples of a case; else it would depend on what was measured before.
+    """
 
     key: str
     shapes: Callable[[], Sequence[Shape]]
+    rest_s: float = 0.0
 
 
 class Device(Protocol):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from runner.cli.main import main
+from runner.errors import UnfitMachine
 from runner.expected import cpu_model
 from tests.fakes.repositories import Repository, errors
 
@@ -156,6 +158,19 @@ def test_in_the_sandbox_only_the_texts_leave_the_container(generating: Repositor
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "evenbench: artifacts against their saved copies: 2 new"
     assert (generating.path / "cases/gen/artifacts/fixed.cu").read_text() == "int x;"
+
+
+def test_texts_are_asked_for_on_a_machine_that_is_not_fit_to_measure(
+    generating: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unfit(*_: object, **__: object) -> None:
+        raise UnfitMachine("another tenant", "wait")
+
+    monkeypatch.chdir(generating.path)
+    monkeypatch.setattr("runner.doctor.look_before_run", unfit)
+    assert main(["run", "--artifacts-only", "--output", "texts.jsonl"]) == 1  # the texts are new
+    assert "2 new" in capsys.readouterr().out
+    assert main(["run", "--output", "times.jsonl"]) == UnfitMachine.exit_code
 
 
 def test_texts_that_take_each_others_place_are_an_error(generating: Repository) -> None:

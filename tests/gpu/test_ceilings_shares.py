@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,4 +20,4 @@ def test_no_case_does_more_than_the_device_reaches(tmp_path: Path) -> None:
     command = [str(ROOT / "scripts" / "prove"), "ceilings-ops", *CASES, "--out", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "ceilings-ops" / "roofline.svg").is_file()
+    assert (tmp_path / "ceilings-ops" / "roofline.svg").is_file() == (find_spec("vl_convert") is not None)

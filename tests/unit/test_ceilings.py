@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +142,16 @@ def test_of_several_shapes_the_fastest_is_measured_five_times() -> None:
     assert REPEATS == 5
 
 
+def test_a_device_rests_before_each_peak_that_power_limits() -> None:
+    device = Fake({"launch": {"any": 1e-6}, "matrix/bfloat16/library": {"any": 1e-6}})
+    heavy = device.targets()[1]
+    device.targets = lambda: [Target("launch", heavy.shapes), replace(heavy, rest_s=0.25)]  # type: ignore[method-assign]
+    rests: list[float] = []
+    found = peaks_of(device, rest=rests.append)
+    assert rests == [0.25] * REPEATS
+    assert set(found.repeats) == {"launch", "matrix/bfloat16/library"}
+
+
 def test_the_ceiling_is_the_highest_of_the_repeated_peaks() -> None:
     found = Peaks(repeats={"launch": [5.0, 4.0, 10.0, 6.0, 5.5]}, shapes={"launch": "one"}).as_fields()
     assert found["rates"] == {"launch": 10.0}
@@ -255,6 +265,15 @@ def test_a_timers_clock_tells_busy_from_span() -> None:
     assert clock.name == "cupti"
 
 
+def test_a_timers_clock_adds_up_prepared_calls() -> None:
+    said: list[str] = []
+    clock = TimerClock(FakeTimer(Segment([0, 1], [2_000, 3_000], [5_000, 5_000], [1, 1], [0, 1])))
+    assert clock.each(lambda: said.append("sweep"), lambda: said.append("run"), 2) == pytest.approx(5e-6)
+    assert said == ["sweep", "run"] * 2
+    with pytest.raises(MeasurementError, match="left no record"):
+        clock.each(lambda: None, lambda: None, 3)
+
+
 @pytest.mark.parametrize(("rejected", "reason"), [([(0, "lost its id")], "lost its id"), ([], "left no record")])
 def test_a_launch_without_a_reading_is_an_error(rejected: list[tuple[int, str]], reason: str) -> None:
     clock = TimerClock(FakeTimer(Segment([], [], [], [], [], rejected=rejected)))
@@ -273,6 +292,13 @@ def test_the_wall_clock_drains_before_and_after() -> None:
     clock = WallClock(lambda: said.append("drain"), now)
     assert clock.busy(lambda: said.append("run")) == 2.5
     assert said == ["drain", "clock", "run", "drain", "clock"]
+
+
+def test_the_wall_clock_leaves_the_preparation_out() -> None:
+    clock = WallClock(clock=iter([1.0, 3.0, 10.0, 11.0]).__next__)
+    said: list[str] = []
+    assert clock.each(lambda: said.append("sweep"), lambda: said.append("run"), 2) == 3.0
+    assert said == ["sweep", "run"] * 2
 
 
 def test_the_wall_stands_in_where_cupti_does_not_work_and_says_so() -> None:
@@ -443,7 +469,7 @@ def test_a_gpu_is_measured_where_launches_run(monkeypatch: pytest.MonkeyPatch) -
     launcher: Any = Launcher(finished(), "image@sha256:1")
     event = ceilings_of(GPU, launcher, None)
     assert launcher.asked == [("cuda", "GPU-1")]
-    assert event.software == {"probes": "1", "driver": "580", "sm clock": "1980 MHz", "image": "image@sha256:1"}
+    assert event.software == {"probes": "2", "driver": "580", "sm clock": "1980 MHz", "image": "image@sha256:1"}
 
 
 # ------------------------------------------------------------------------------------------------------------------ keys

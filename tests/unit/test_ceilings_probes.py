@@ -32,7 +32,11 @@ TEXTS = {
         for dtype, known in kernels.MMA.items()
         for what in known
     },
-    **{f"memory/{way}": (text, 80) for way, text in kernels.MEMORY_TEXTS.items()},
+    **{
+        f"memory/{way}/{words}": (kernels.memory_text(way, words), 80)
+        for way in kernels.MEMORY_WAYS
+        for words, _ in cuda.MEMORY_SHAPES
+    },
     "launch": (kernels.EMPTY_TEXT, 80),
 }
 
@@ -122,6 +126,8 @@ class FakeGpu:
         self.launched: list[tuple[Any, tuple[int, ...]]] = []
         self.products: list[str] = []
         self.precision = ""
+        self.sweeps = 0
+        self.block_limit = 1024
         dtypes = {name: name for name in ("uint8", "int8", "int32", "float16", "bfloat16", "float32", "float64")}
         properties = SimpleNamespace(name="Fake", multi_processor_count=4, major=capability[0], minor=capability[1])
 
@@ -158,11 +164,36 @@ class FakeGpu:
             Stream=SimpleNamespace(from_handle=lambda handle: ("stream", handle)), launch=self._launch,
         )  # fmt: skip
 
-    def _launch(self, stream: object, config: object, kernel: tuple[str, str], *arguments: int) -> None:
+    def sweep(self) -> None:
+        self.sweeps += 1
+
+    def _launch(self, stream: object, config: object, kernel: object, *arguments: int) -> None:
         assert stream == ("stream", 7)
-        assert kernel[0] == "probe"
+        assert isinstance(kernel, FakeKernel)
         assert all(isinstance(argument, int) for argument in arguments)
         self.launched.append((config, arguments))
+
+
+class FakeKernel:
+    def __init__(self, fake: FakeGpu, text: str) -> None:
+        self.attributes = SimpleNamespace(max_threads_per_block=fake.block_limit)
+        self.text = text
+
+
+class FakeClock:
+    name = "cupti"
+
+    def busy(self, run: Callable[[], object]) -> float:
+        run()
+        return 0.02
+
+    span = busy
+
+    def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
+        for _ in range(count):
+            prepare()
+            run()
+        return 0.02
 
 
 @pytest.fixture
@@ -171,10 +202,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeGpu]:
         fake = FakeGpu(capability)
         monkeypatch.setitem(sys.modules, "torch", fake.torch)
         monkeypatch.setattr(cuda, "load_core", lambda: fake.core)
-        monkeypatch.setattr(cuda, "_kernel", lambda core, text, capability: ("probe", text))
-        clock = SimpleNamespace(name="cupti")
-        clock.busy = clock.span = lambda run: run() or 0.02
-        monkeypatch.setattr(cuda, "device_clock", lambda *_: clock)
+        monkeypatch.setattr(cuda, "_kernel", lambda core, text, capability: FakeKernel(fake, text))
+        monkeypatch.setattr(cuda, "ReadSweep", lambda device: fake.sweep)
+        monkeypatch.setattr(cuda, "device_clock", lambda *_: FakeClock())
         return fake
 
     return install
@@ -232,10 +262,22 @@ def test_memory_kernels_count_bytes_over_the_interface(gpu: Callable[..., FakeGp
     found = targets(cuda.CudaDevice(buffer_bytes=MIB))
     counted = {way: found[f"memory/{way}"].shapes()[0].probe.ops_count for way in ("copy", "read", "write")}
     assert counted == {"copy": 2 * MIB, "read": MIB, "write": MIB}
-    found["memory/copy"].shapes()[0].probe.sample(3)
-    out, source, words, passes = fake.launched[-1][1]
-    assert (words, passes) == (MIB // 16, 3)
-    assert abs(out - source) >= MIB
+    for way in ("copy", "read", "write"):
+        for shape, (each, threads) in zip(found[f"memory/{way}"].shapes(), cuda.MEMORY_SHAPES, strict=True):
+            fake.launched.clear()
+            shape.probe.sample(3)
+            assert len(fake.launched) == 3  # a launch a pass: no lane meets its own words in the cache
+            ((blocks, block), (out, source, words)) = fake.launched[-1]
+            assert (block, words) == (threads, MIB // 16)
+            assert blocks * threads * each == words
+            assert abs(out - source) >= MIB
+
+
+def test_a_block_is_no_larger_than_a_kernels_registers_allow(gpu: Callable[..., FakeGpu]) -> None:
+    fake = gpu()
+    fake.block_limit = 256
+    names = [shape.name for shape in targets(cuda.CudaDevice(buffer_bytes=MIB))["matrix/bfloat16/mma"].shapes()]
+    assert names == ["m16n8k16, 4 × 128 threads", "m16n8k16, 2 × 256 threads", "m16n8k16, 4 × 256 threads"]
 
 
 def test_a_launch_probe_launches_so_often(gpu: Callable[..., FakeGpu]) -> None:
@@ -252,12 +294,14 @@ def test_windows_walk_through_the_buffers_and_begin_again(gpu: Callable[..., Fak
     assert device.window_cap == 2 * MIB
     for shape in device.window(MIB):
         fake.launched.clear()
+        fake.sweeps = 0
         shape.probe.sample(3)
         begins = [arguments[0] for _, arguments in fake.launched]
         assert [begin - begins[0] for begin in begins] == [0, MIB // 2, 0]
-        assert {arguments[2:] for _, arguments in fake.launched} == {(MIB // 2 // 16, 1)}
+        assert {arguments[2:] for _, arguments in fake.launched} == {(MIB // 2 // 16,)}
+        assert fake.sweeps == 3  # the cache is cold and clean before each
     small = {config for shape in device.window(8192) for config in [(shape.probe.sample(1), fake.launched[-1][0])[1]]}
-    assert small == {(4, 64), (1, 256), (1, 1024)}  # 256 words
+    assert small == {(4, 64), (1, 256), (1, 1024)}  # 256 words; four a lane fit into one block as well
 
 
 def test_data_are_random_unless_zeros_are_asked_for(gpu: Callable[..., FakeGpu]) -> None:

@@ -41,15 +41,15 @@ class MachineCode:
 
     Args:
         compile_s: processor time, which other work does not stretch; the median of three, none from a cache.
-        registers: of a thread.
-        spilled: bytes that a thread stores to memory for want of registers; where NVRTC does not tell, those of its
-            local memory.
+        registers: of a thread; None where neither NVRTC's log nor the driver tells.
+        spilled: bytes that a thread stores to memory for want of registers; those of its local memory where it is the
+            driver that tells; else None.
         instructions: None where there is no disassembler.
     """
 
     compile_s: float
-    registers: int
-    spilled: int
+    registers: int | None
+    spilled: int | None
     instructions: Instructions | None
 
 
@@ -65,13 +65,13 @@ def compile_text(text: str, architecture: str) -> MachineCode:
         # The comment makes each text a new one, which no cache answers for.
         code = Program(f"{text}// {began}\n", "c++", options).compile("cubin", logs=log)
         spans.append(time.process_time() - began)
-    said = [pattern.search(log.getvalue()) for pattern in (REGISTERS, SPILLED)]
-    registers, spilled = (int(found[1]) for found in said if found) if all(said) else _loaded(code, text)
+    said = REGISTERS.search(log.getvalue()), SPILLED.search(log.getvalue())
+    registers, spilled = (int(said[0][1]), int(said[1][1])) if said[0] and said[1] else _loaded(code, text)
     return MachineCode(statistics.median(spans), registers, spilled, disassembled(bytes(code.code)))
 
 
-def _loaded(code: Any, text: str) -> tuple[int, int]:
-    """Registers and local memory of a kernel as the driver has it, where NVRTC's log says nothing of them."""
+def _loaded(code: Any, text: str) -> tuple[int, int] | tuple[None, None]:
+    """Registers and local memory of a kernel as the driver has it; None where it cannot load this code."""
     from cuda.core import Device
 
     name = ENTRY.search(text)
@@ -80,8 +80,8 @@ def _loaded(code: Any, text: str) -> tuple[int, int]:
         attributes = code.get_kernel(name[1] if name else "").attributes
         values = (attributes.num_regs, attributes.local_size_bytes)
         registers, local = (int(value() if callable(value) else value) for value in values)
-    except Exception as error:  # noqa: BLE001 - whatever cuda-core raises, and it has many ways
-        raise SystemExit(f"error: neither NVRTC nor a driver tells the registers: {error}") from None
+    except Exception:  # noqa: BLE001 - whatever cuda-core raises, and it has many ways
+        return None, None
     return registers, local
 
 

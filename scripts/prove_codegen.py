@@ -195,8 +195,9 @@ def code_rows(texts: Texts, codes: Codes) -> list[Row]:
             if counts is not None
             else (UNKNOWN,) * 5
         )
-        spilled = f"{code.spilled} B" if code.spilled else "none"
-        rows.append((schedule, len(text), text.count("\n"), f"{code.compile_s:.2f} s", code.registers, spilled, *told))
+        spilled = UNKNOWN if code.spilled is None else f"{code.spilled} B" if code.spilled else "none"
+        registers = UNKNOWN if code.registers is None else code.registers
+        rows.append((schedule, len(text), text.count("\n"), f"{code.compile_s:.2f} s", registers, spilled, *told))
     return rows
 
 

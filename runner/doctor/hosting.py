@@ -29,14 +29,19 @@ ASK_S = 20.0  # an engine that has just started reads its whole store first
 
 
 def _this_user() -> runners.User:
-    entry = pwd.getpwuid(os.geteuid())
+    user = os.geteuid()
+    try:
+        entry = pwd.getpwuid(user)
+        name, home = entry.pw_name, entry.pw_dir
+    except KeyError:  # a number without an entry, as `docker run --user` makes it
+        name, home = str(user), os.environ.get("HOME", "/")
     groups = []
     for number in {os.getegid(), *os.getgroups()}:
         try:
             groups.append(grp.getgrgid(number).gr_name)
         except KeyError:
             groups.append(str(number))
-    return runners.User(entry.pw_uid, entry.pw_name, Path(entry.pw_dir), tuple(sorted(groups)))
+    return runners.User(user, name, Path(home), tuple(sorted(groups)))
 
 
 def _room(folder: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 import math
@@ -13,7 +12,6 @@ from typing import Any
 
 from ..timing.cache import ReadSweep
 from ..timing.cupti import CuptiTimer
-from ..timing.driver import LIBRARY
 from . import kernels
 from .benchmarker import Probe
 from .clocks import LaunchClock, device_clock
@@ -170,7 +168,7 @@ class CudaDevice:
         return self._kernel(kernels.memory_text(way, each)), _Grid(math.ceil(words / (each * threads)), threads)
 
     def _launch(self) -> Sequence[Shape]:
-        start = bare_launch(self._kernel(kernels.EMPTY_TEXT), self._torch_stream.cuda_stream)
+        start = self._starter(self._kernel(kernels.EMPTY_TEXT), _Grid(1, kernels.WARP))
         probe = Probe(lambda count: self._clock.span(repeated(start, count)), 1, LAUNCHES_LEAST)
         return [Shape("empty kernel, one warp", probe)]
 
@@ -226,16 +224,6 @@ def repeated(start: Callable[[], object], count: int) -> Callable[[], None]:
             start()
 
     return run
-
-
-def bare_launch(kernel: Any, stream: int) -> Callable[[], object]:
-    """A call that launches one warp of a kernel without arguments, by the driver's own function.
-
-    Python is in the way of whatever launches from it; of ctypes there is less than of cuda-core.
-    """
-    launch = ctypes.CDLL(LIBRARY).cuLaunchKernel
-    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    return functools.partial(launch, int(kernel.handle), 1, 1, 1, kernels.WARP, 1, 1, 0, stream, None, None)
 
 
 def _moving(words: int, threads: int) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import curve
-from .benchmarker import Benchmarker, Probe, retarget
-from .probes import Device, Shape, Target
+from .benchmarker import RANKING_SAMPLES, Benchmarker, Probe, retarget
+from .probes import Device, Target
 
 REPEATS = 5  # of the whole: what differs between them is how repeatable a ceiling is
 WINDOWS_MOST = 64  # of one launch of a small working set: their mean, and no more records than a timer holds
@@ -77,7 +77,11 @@ def find(
         rest: waits for so many seconds.
     """
     found = Peaks()
-    targets = [chosen for target in device.targets() if (chosen := _choose(target, bench, found, tell))]
+    targets = [
+        chosen
+        for index, target in enumerate(device.targets())
+        if (chosen := _choose(target, bench, found, tell, warm=index == 0))
+    ]
     for repeat in range(repeats):
         tell(f"peaks, {repeat + 1} of {repeats}")
         for index, chosen in enumerate(targets):
@@ -93,12 +97,15 @@ def find(
     return found
 
 
-def _choose(target: Target, bench: Benchmarker, found: Peaks, tell: Callable[[str], None]) -> _Chosen | None:
-    """The fastest shape of a target, on a device that is warmed with the first of them; None where none works."""
+def _choose(
+    target: Target, bench: Benchmarker, found: Peaks, tell: Callable[[str], None], *, warm: bool
+) -> _Chosen | None:
+    """The fastest shape of a target; None where none works. It is the device that gets warm, so the first one pays."""
     tell(target.key)
     try:
         shapes = target.shapes()
-        iterations = bench.warm(shapes[0].probe)
+        first = shapes[0].probe
+        iterations = bench.warm(first) if warm else bench.rank(first, 1)[1]
         ranked = []
         for shape in shapes:
             rate, iterations = bench.rank(shape.probe, iterations)
@@ -131,19 +138,24 @@ def _measure(chosen: _Chosen, bench: Benchmarker, found: Peaks, *, warm: bool) -
 
 
 def _windows(device: Device, size: int, bench: Benchmarker, found: Peaks) -> float | None:
-    """The highest bandwidth at which so many bytes are copied; None where no shape does it."""
+    """The bandwidth at which the fastest shape copies so many bytes; None where none does it."""
     try:
-        return max(_window(shape, bench) for shape in device.window(size))
+        ranked = [_window(shape.probe) for shape in device.window(size)]
+        _, iterations, best = min(ranked, key=lambda entry: entry[0])
+        return bench.sample_at(best, iterations)
     except Exception as error:  # noqa: BLE001 - as above
         found.skipped["memory/curve"] = f"{size} bytes: {reason_of(error)}"
         return None
 
 
-def _window(shape: Shape, bench: Benchmarker) -> float:
-    """Few copies a launch, other than of the peaks: each is a launch of its own, so a longer one has no smaller cost."""
-    shape.probe.sample(WINDOWS_FIRST)
-    iterations = min(WINDOWS_MOST, retarget(WINDOWS_FIRST, shape.probe.sample(WINDOWS_FIRST)))
-    return bench.sample_at(shape.probe, iterations)
+def _window(probe: Probe) -> tuple[float, int, Probe]:
+    """The seconds of a copy, good enough to order shapes by, and how many to make in a sample.
+
+    Few, other than of the peaks: each copy is a launch of its own, so more of them have no smaller cost.
+    """
+    probe.sample(WINDOWS_FIRST)
+    took = min(probe.sample(WINDOWS_FIRST) for _ in range(RANKING_SAMPLES))
+    return took, min(WINDOWS_MOST, retarget(WINDOWS_FIRST, took)), probe
 
 
 def reason_of(error: Exception) -> str:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..errors import AttributionForged, MeasurementError, TimerUnavailable
+from ..errors import AttributionForged, MeasurementError, NoDeviceWork, TimerUnavailable
 from .attribution import FORGED_HINT, Iteration, attribute, tick_of
 from .demangle import readable
 from .protocol import BUFFER_BYTES, Segment
@@ -99,7 +99,11 @@ class CuptiTimer:
         records = self._recorder.take()
         if self.tick_ns is None:
             self.tick_ns = tick_of(kernel[2] - kernel[1] for kernel in records.kernels)
-        segment = attribute(records, iterations, window, self._count_copies)
+        try:
+            segment = attribute(records, iterations, window, self._count_copies)
+        except NoDeviceWork:
+            self._recorder.refuse_taken_over()
+            raise
         kernels = [{**kernel, "name": readable(kernel["name"])} for kernel in segment.kernels]
         return replace(segment, kernels=kernels)
 

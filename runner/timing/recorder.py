@@ -85,6 +85,15 @@ class Recorder:
             except self._api.cuptiError:  # after a failed CUDA call everything fails; the call's own error counts
                 return
 
+    def refuse_taken_over(self) -> None:
+        """Where no record came: whether another tool has CUPTI by now. Raises TimerUnavailable.
+
+        torch.profiler stays subscribed after its end.
+        """
+        self.disable()
+        refuse_other_subscriber(self._api)
+        self.enable(self._buffer_bytes)
+
     def take(self) -> Records:
         """Everything recorded since the last call, and how many records were dropped meanwhile. Drain first."""
         with no_collection():
@@ -186,7 +195,8 @@ def recorder_here() -> Recorder:
 def refuse_other_subscriber(api: Any) -> None:
     """CUPTI serves one tool at a time, and says by refusing a subscription that another was there first.
 
-    To be asked before the callbacks are registered. Raises TimerUnavailable, naming the tool where it shows.
+    To be asked while nothing is recorded: what is recorded then would not come. Raises TimerUnavailable, naming the
+    tool where it shows.
     """
     try:
         api.unsubscribe(api.subscribe(_ignore, None))

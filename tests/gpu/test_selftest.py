@@ -158,15 +158,27 @@ for turn in sys.argv[2].split(","):
 """
 
 
-@pytest.mark.parametrize("turns", ["theirs,ours,theirs,ours", "ours,theirs,ours,theirs"])
-def test_torchs_profiler_and_cupti_take_turns_in_one_process(turns: str) -> None:
-    """Kineto, with the CUPTI that torch brings, and cupti-python with its own: each sees all kernels, and equal times."""
-    finished = subprocess.run(
-        [sys.executable, "-c", TORCHS_PROFILER_IN_TURN, str(ROOT), turns], capture_output=True, text=True, check=False
-    )
+def in_turn(turns: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", TORCHS_PROFILER_IN_TURN, str(ROOT), turns]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_torchs_profiler_sees_the_same_after_ours(torch: Any) -> None:
+    """Kineto and cupti-python in one process: each sees all kernels, and equal times."""
+    finished = in_turn("ours,ours,theirs,theirs")
     assert finished.returncode == 0, finished.stderr
     said = [line.split() for line in finished.stdout.splitlines()]
-    assert [words[0] for words in said] == turns.split(",")
+    assert [words[0] for words in said] == ["ours", "ours", "theirs", "theirs"]
     assert [int(words[1]) for words in said] == [20] * 4, finished.stdout
     times = [float(words[2]) for words in said]
     assert max(times) < 1.15 * min(times), finished.stdout
+
+
+@pytest.mark.parametrize("turns", ["theirs,ours", "ours,theirs,ours"])
+def test_after_torchs_profiler_ours_says_who_holds_cupti(turns: str, torch: Any) -> None:
+    """Kineto stays subscribed until the process ends."""
+    finished = in_turn(turns)
+    assert finished.returncode != 0
+    assert [line.split()[0] for line in finished.stdout.splitlines()] == turns.split(",")[:-1]
+    assert "another tool is subscribed to CUPTI" in finished.stderr
+    assert "torch.profiler" in finished.stderr

@@ -204,7 +204,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeGpu]:
         monkeypatch.setattr(cuda, "load_core", lambda: fake.core)
         monkeypatch.setattr(cuda, "_kernel", lambda core, text, capability: FakeKernel(fake, text))
         monkeypatch.setattr(cuda, "ReadSweep", lambda device: fake.sweep)
-        monkeypatch.setattr(cuda, "bare_launch", lambda kernel, stream: lambda: fake.launched.append((stream, ())))
         monkeypatch.setattr(cuda, "device_clock", lambda *_: FakeClock())
         return fake
 
@@ -285,7 +284,7 @@ def test_a_launch_probe_launches_so_often(gpu: Callable[..., FakeGpu]) -> None:
     fake = gpu()
     (shape,) = targets(cuda.CudaDevice(buffer_bytes=MIB))["launch"].shapes()
     shape.probe.sample(5)
-    assert fake.launched == [(7, ())] * 5
+    assert fake.launched == [((1, 32), ())] * 5
     assert shape.probe.min_iterations == 1_000
 
 

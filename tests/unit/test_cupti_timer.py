@@ -84,6 +84,16 @@ class FakeCupti:
         self.correlation = 0
         self.now = 10_000_000
         self.registered = 0
+        self.subscriber = ""  # who holds CUPTI, by the error that it gives
+
+    def subscribe(self, callback: object, userdata: object) -> int:
+        assert not self.enabled, "what is recorded now would not come"
+        if self.subscriber:
+            raise CuptiError(self.subscriber)
+        return 7
+
+    def unsubscribe(self, handle: int) -> None:
+        assert handle == 7
 
     def activity_register_callbacks(self, requested: Callable[[], Any], completed: Callable[[list[Any]], None]) -> None:
         self.registered += 1
@@ -474,21 +484,24 @@ def test_a_cupti_python_with_other_names_is_refused(api: FakeCupti) -> None:
 
 
 def test_another_subscriber_is_refused_by_name(api: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[str] = []
-
-    def subscribe(callback: object, userdata: object) -> int:
-        if held:
-            raise CuptiError(held[0])
-        return 7
-
-    api.subscribe, api.unsubscribe = subscribe, lambda handle: None  # type: ignore[attr-defined]
     refuse_other_subscriber(api)
-    held.append("ERROR_UNKNOWN (999)")  # says nothing about others
+    api.subscriber = "ERROR_UNKNOWN (999)"  # says nothing about others
     refuse_other_subscriber(api)
-    held[0] = "ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
+    api.subscriber = "ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/nvidia/nsight-systems/libToolsInjection64.so")
     with pytest.raises(TimerUnavailable, match=r"MULTIPLE_SUB.*Nsight Systems \(CUDA_INJECTION64_PATH.*without nsys"):
         refuse_other_subscriber(api)
+
+
+def test_who_subscribed_since_the_last_call_is_refused_as_well(api: FakeCupti) -> None:
+    """torch.profiler stays subscribed after its end."""
+    timer = timer_over(api)
+    timer.iterate(0, nothing, api.launch)
+    assert timer.collect().n_kernels == [1]
+    api.subscriber = "ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)"
+    timer.iterate(1, nothing, nothing)  # its records go to the other
+    with pytest.raises(TimerUnavailable, match=r"another tool is subscribed.*torch\.profiler"):
+        timer.collect()
 
 
 def test_torchs_profiler_is_refused_by_name(api: FakeCupti) -> None:

@@ -119,8 +119,10 @@ class TestFile:
         assert dump(found, heading_of(text)) == text
         dense = {(each.device, each.implementation): each.value for each in found if "dense" in each.case}
         assert dense["NVIDIA GeForce RTX 2080 Ti", "baseline"] == 0.42  # the asserted figure, not the one in words
-        assert len(found) == 11
-        assert {(each.rtol, each.atol) for each in found} == {(0.05, 0.05)}
+        assert len(found) == 11 + 10  # published, and of an H200
+        published = [each for each in found if "published" in each.by]
+        assert {(each.rtol, each.atol) for each in published} == {(0.05, 0.05)}
+        assert {each.device for each in found if each not in published} == {"NVIDIA H200"}
 
     def test_a_case_that_is_not_there_is_told_with_the_one_that_is_meant(self) -> None:
         found = parse(file(case_id="a/b[n=2]"), "f")

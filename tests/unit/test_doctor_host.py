@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from runner.cli.main import main
 from runner.doctor import Check, Host, Probes, examine_host
+from runner.doctor import hosting
 from runner.doctor import hosting_engine as engines
 from runner.doctor import hosting_gpu as gpus
 from runner.doctor import hosting_runner as runners
@@ -685,3 +686,12 @@ def test_every_check_is_explained_and_no_other() -> None:
 def test_names_fit_their_column() -> None:
     names = [*HOST, *GPU, *MORE, *CONTAINERS, *ACCESS, *RUNNER]
     assert max(map(len, names)) <= 15
+
+
+def test_a_user_may_be_a_number_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `docker run --user` makes it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 987_654)
+    monkeypatch.setattr(os, "getegid", lambda: 987_655)
+    monkeypatch.setattr(os, "getgroups", list)
+    monkeypatch.setenv("HOME", "/home/nobody")
+    assert hosting._this_user() == User(987_654, "987654", Path("/home/nobody"), ("987655",))

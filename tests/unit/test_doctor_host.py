@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.cli.main import main
-from runner.doctor import Check, Host, Probes, examine_host
-from runner.doctor import hosting
+from runner.doctor import Check, Host, Probes, examine_host, hosting
 from runner.doctor import hosting_engine as engines
 from runner.doctor import hosting_gpu as gpus
 from runner.doctor import hosting_runner as runners

@@ -40,7 +40,8 @@ INDENT = 13  # columns before what is said: a margin, the longest label, a gap
 WIDTH_MIN = 20  # of a plot, however narrow the terminal: its labels and a few rounds
 NONE = "none declared"
 TESTS = ("that head is", "p", "at most", "shown", "because of")  # columns of a row's tests
-STDERR_LINES = 8  # the last ones that a launch printed before it died
+STDERR_LINES = 8  # the last ones that a launch printed before it died, or the innermost calls where it told its stack
+STACK = "(most recent call first)"  # Python's faulthandler, of each thread; the main one comes last
 
 
 def why(
@@ -220,9 +221,14 @@ def _printed(rounds: RowRounds) -> list[str]:
         for failed in rounds.results.failures:
             mine = failed.record.case == case.id or (failed.record.case is None and case.index in failed.launch.order)
             if failed.launch.side == side.side and mine and failed.record.stderr:
-                lines = [line for line in failed.record.stderr.splitlines() if line.strip()]
-                return [f"on {side.side}, at last:", *(f"  {line}" for line in lines[-STDERR_LINES:])]
+                return [f"on {side.side}, at last:", *(f"  {line}" for line in _told(failed.record.stderr))]
     return []
+
+
+def _told(stderr: str) -> list[str]:
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    stack = max((number for number, line in enumerate(lines) if STACK in line), default=None)
+    return lines[-STDERR_LINES:] if stack is None else lines[stack : stack + STDERR_LINES]
 
 
 def _estimate(row: ComparedRow) -> str:

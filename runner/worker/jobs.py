@@ -16,7 +16,7 @@ from typing import Any
 from .. import discover, telemetry
 from ..case import Point
 from ..errors import CaseError, EvenbenchError
-from . import leftovers, measure, prepare
+from . import leftovers, measure, prepare, stacks
 from .bench import one_line
 from .channel import Channel
 from .instruments import Instruments
@@ -42,6 +42,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     """
     began = time.perf_counter_ns()
     leftovers.offer_to_oom_killer()
+    stacks.tell()
     enter_root(job["root"])
     seen = telemetry.start("cuda") if _on_cuda(job) else None  # opens NVML while the cases load
     try:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import jobs, leftovers
+from . import jobs, leftovers, stacks
 from .channel import (
     BETWEEN_DEADLINE_S,
     COMMAND_MAX,
@@ -107,6 +107,8 @@ class WarmParent:
         os.close(write_end)
         try:
             status, detail, launch = self._watch(nonce, child, read_end)
+            if status == "timeout":
+                stacks.ask(child)
         finally:
             os.close(read_end)
             kill_group(child)

@@ -216,6 +216,15 @@ def test_launches_that_died_are_few_and_named(ran: Ran) -> None:
     assert sum(1 for error in again if "died" in error) == ends.count("crashed") - len(deadly)
 
 
+@pytest.mark.parametrize("name", ["segfault", "sleeps", "holds"])
+def test_a_launch_that_dies_or_hangs_tells_where_it_was(ran: Ran, name: str) -> None:
+    """The innermost calls first, of the case's own file, also where C holds Python's lock."""
+    failed = [event for event in ran.events if event["event"] == "failure" and event["case"] == f"bad/{name}"]
+    stacks = [event["stderr"].rpartition("(most recent call first):\n")[2].splitlines() for event in failed]
+    assert stacks
+    assert all(any("cases" in line and "faults" in line for line in stack[:3]) for stack in stacks), stacks
+
+
 def test_no_process_and_no_flood_is_left(ran: Ran) -> None:
     children = [int(entry.name.removeprefix("child-")) for entry in ran.nest.glob("child-*")]
     assert len(children) == 2  # of the preparation and of the timed launch

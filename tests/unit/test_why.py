@@ -400,6 +400,24 @@ class TestLines:
         assert "line 23" not in text
         assert "\x1b" not in text
 
+    def test_of_a_stack_that_a_launch_printed_the_innermost_calls(self) -> None:
+        stack = [f"  File f.py, line {n} in call_{n}" for n in range(30)]
+        printed = "\n".join(
+            ["Thread 1 (most recent call first):", *stack, "Current thread 2 (most recent call first):", *stack]
+        )
+        events = [
+            event.model_copy(update={"stderr": printed}) if isinstance(event, Failure) else event
+            for event in build.events([Case("a", dies={"head": dict.fromkeys(range(8), "died")})])
+        ]
+        results = build.of(events)
+        comparison = compare(results, TODAY)
+        text = line(why(results, comparison, comparison.rows, 110), "printed")
+        assert text.startswith(
+            "on head, at last: Current thread 2 (most recent call first): File f.py, line 0 in call_0"
+        )
+        assert "call_6" in text
+        assert "call_7" not in text
+
     def test_an_unreliable_run_says_so_first(self) -> None:
         results, comparison = compared(Case("a", head=20_600.0))
         assert comparison.shuffled is not None

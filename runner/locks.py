@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -20,6 +19,8 @@ from pathlib import Path
 from .errors import UnfitMachine
 from .records.reader import printable
 
+FOLDER = "/tmp"  # of lock files, whatever TMPDIR says: all runs of a machine must meet there  # noqa: S108
+SETTING = "EVENBENCH_LOCKS"  # of the environment: another folder
 HOST = "host"  # name of the lock of a machine without GPUs
 WAIT_S = 3_600.0  # a full run of another job may hold the machine for about an hour
 POLL_S = 1.0
@@ -46,7 +47,7 @@ def machine_locks(
         waiting: told once for each lock that another run holds, with a line of text that says which run.
         what, output: this run in words, and its results file: for who waits for it.
         wait: False: end at once where another run holds one.
-        folder: where lock files are; the temporary folder if left out.
+        folder: where lock files are; if left out what `SETTING` says, else `FOLDER`.
         wait_s: seconds to wait for another run.
 
     Raises:
@@ -54,13 +55,17 @@ def machine_locks(
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(set(names)):
-            path = (folder or Path(tempfile.gettempdir())) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+            path = (folder or _folder()) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
             descriptor = _open(path)
             stack.callback(os.close, descriptor)
             _take(descriptor, name, path, waiting, wait_s if wait else None)
             _write(descriptor, _holder(what, output))
             stack.callback(_write, descriptor, "")
         yield
+
+
+def _folder() -> Path:
+    return Path(os.environ.get(SETTING) or FOLDER)
 
 
 def _take(descriptor: int, name: str, path: Path, waiting: Callable[[str], None], wait_s: float | None) -> None:
@@ -93,7 +98,8 @@ def _open(path: Path) -> int:
             problem = str(error.strerror)
             if not isinstance(error, PermissionError):
                 break
-    raise UnfitMachine(f"the lock {path} cannot be opened: {problem}", "remove it, or make it readable for this user")
+    mend = f"remove it or make it readable for this user; {SETTING} names another folder, for all runs of the machine"
+    raise UnfitMachine(f"the lock {path} cannot be opened: {problem}", mend)
 
 
 def _holder(what: str, output: str) -> str:

@@ -111,7 +111,13 @@ class Chaos:
         """One command, which is struck once; its exit code."""
         outcome.commands += 1
         words = ["compare", "HEAD", "HEAD", "--seed", str(seed), "--output", "out.jsonl"]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._temporary), "CUDA_VISIBLE_DEVICES": ""}
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(self._temporary),
+            "EVENBENCH_LOCKS": str(self._temporary),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
         with (self._folder / "said.txt").open("ab") as said:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "runner.cli", *words, *(["--resume"] if resume else [])],

@@ -33,6 +33,12 @@ def _no_ceilings_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> No
     os.environ["EVENBENCH_CEILINGS"] = "kept"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _locks_of_this_process(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests run side by side, and wait for nobody on this machine but the runs that they start."""
+    os.environ["EVENBENCH_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+
+
 def pytest_configure() -> None:
     """CI installs torch; without it, `importorskip` would skip in silence what CI is there to run."""
     if ON_CI and importlib.util.find_spec("torch") is None:

@@ -73,7 +73,7 @@ class Repository:
         return subprocess.run(command, cwd=self.path, check=True, capture_output=True, text=True).stdout.strip()
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """Start `evenbench` here, with temporary files, and so a machine lock, of its own."""
+        """Start `evenbench` here, with temporary files and machine locks of its own."""
         temporary = self.path.parent / "tmp"
         temporary.mkdir(exist_ok=True)
         return subprocess.Popen(
@@ -84,6 +84,7 @@ class Repository:
                 "OPENBLAS_NUM_THREADS": "1",
                 "CUDA_VISIBLE_DEVICES": "",
                 "TMPDIR": str(temporary),
+                "EVENBENCH_LOCKS": str(temporary),
                 **variables,
             },
             stdout=subprocess.PIPE,

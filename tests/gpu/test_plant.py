@@ -62,7 +62,7 @@ def planted_run(path: Path, asked: str, *options: str) -> tuple[Comparison, list
         [sys.executable, "-P", "-m", "runner.cli", "compare", "HEAD", "HEAD", "--plant", asked, "--rounds", "8",
          "--max-rounds", "8", "--ignore-unfit", "--output", "out.jsonl", *options],
         cwd=path,
-        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},  # and so a machine lock of its own
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},
         capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -69,7 +69,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "runner.cli", *RUN, str(root / "results.jsonl")],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},  # and so a machine lock of its own
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
         check=False,

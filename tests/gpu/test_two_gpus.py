@@ -55,7 +55,8 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     words = ["compare", "HEAD", "HEAD", "--gpus", "2", "--ignore-unfit", "--fail-on", "never", "--output", "out.jsonl"]
     variables = {
         "PYTHONPATH": paths,
-        "TMPDIR": str(temporary),  # and so machine locks of its own
+        "TMPDIR": str(temporary),
+        "EVENBENCH_LOCKS": str(temporary),
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in found[:2]),
     }
     done = subprocess.run(

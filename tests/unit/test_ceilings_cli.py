@@ -91,7 +91,6 @@ class Machine:
         self.gpus = [Gpu("GPU-1", "NVIDIA H200", "580")]
         self.answer: dict[str, Any] = {"rates": {"memory/copy": 4.3e12}, "timing": "cupti"}
         monkeypatch.chdir(folder)
-        monkeypatch.setenv("TMPDIR", str(folder))  # a lock of its own
         monkeypatch.setenv("EVENBENCH_CACHE", str(folder / "kept"))
         monkeypatch.setattr("tempfile.tempdir", None)
         monkeypatch.setattr(ceilings, "gpus", lambda: self.gpus)

@@ -186,3 +186,23 @@ def test_a_read_only_lock_of_another_user_serves(tmp_path: Path) -> None:
     lock.chmod(0)
     with pytest.raises(UnfitMachine, match="make it readable"):
         held(["host"], tmp_path).__enter__()
+
+
+def test_runs_meet_whatever_their_temporary_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENBENCH_LOCKS", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "mine"))
+    with (
+        another_run(FIRST, tmp_path),
+        pytest.raises(UnfitMachine, match=rf"another run is measuring on {FIRST}"),
+        machine_locks([FIRST], no_wait, wait=False),
+    ):
+        pass
+    monkeypatch.setenv("EVENBENCH_LOCKS", "")
+    assert locks._folder() == Path("/tmp")
+    monkeypatch.setenv("EVENBENCH_LOCKS", str(tmp_path / "absent"))
+    with (
+        pytest.raises(UnfitMachine, match=r"cannot be opened: No such file") as raised,
+        machine_locks(["host"], no_wait),
+    ):
+        pass
+    assert "EVENBENCH_LOCKS" in raised.value.hint

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from runner.records import Measurement
+from runner.records import KernelRecord, Measurement, Rejected
 
 Value = TypeVar("Value", bound=Hashable)
-SAMPLES = ("device_busy_ns", "latency_ns", "uncounted_copy_ns", "n_kernels")
-TEXTS = ("case", "implementation", "inputs", "source")
-LISTS = ("uncounted_copy_ns", "kernels", "rejected", "retries")  # which are mostly empty
-NOTHING: Sequence[Any] = ()
-NOBODY: frozenset[str] = frozenset()
+
+
+class Sampled(NamedTuple):
+    """What is judged of a measurement: its fields of the same names, as sequences of the same numbers.
+
+    Its row is the key it is filed under, its source hash nobody asks for.
+    """
+
+    launch: int
+    timing: str
+    device_busy_ns: Sequence[int]
+    latency_ns: Sequence[int]
+    n_kernels: Sequence[int] | None
+    uncounted_copy_ns: Sequence[int]
+    kernels: Sequence[KernelRecord]
+    tick_ns: int | None
+    batch: int
+    cache: str
+    stop: str
+    coarse: bool
+    rejected: Sequence[Rejected]
+    retries: Sequence[str]
+    check: str
+    inputs: str
+    wall_ns: int
 
 
 class Compactor:
@@ -26,23 +46,40 @@ class Compactor:
         """The first of all equal values."""
         return cast("Value", self._seen.setdefault(value, value))
 
-    def pack(self, event: Measurement) -> None:
-        """Hold the samples of a record as arrays of 64-bit integers, and what is equal to another's only once.
+    def packed(self, event: Measurement, launch: int) -> Sampled:
+        """A record with its samples as arrays, and what is equal to another's only once.
 
-        Whoever reads the record finds sequences of the same numbers.
+        Args:
+            launch: the number of its launch, as that launch's own line has it.
         """
         once = self._seen.setdefault
-        fields = event.__dict__
-        busy, latency, copies, counts = map(fields.__getitem__, SAMPLES)
-        fields["device_busy_ns"] = packed = array("q", busy)
-        fields["latency_ns"] = packed if latency == busy else array("q", latency)
-        if copies:
-            fields["uncounted_copy_ns"] = array("q", copies)
-        if counts is not None:
-            fields["n_kernels"] = once(known := tuple(counts), known)
-        fields["kernels"] = [once(tuple(kernel.__dict__.values()), kernel) for kernel in event.kernels]
-        object.__setattr__(event, "__pydantic_fields_set__", NOBODY)  # of what was set: nobody asks
-        for name in TEXTS:
-            fields[name] = once(fields[name], fields[name])
-        for name in LISTS:
-            fields[name] = fields[name] or NOTHING
+        busy, latency, counts = event.device_busy_ns, event.latency_ns, event.n_kernels
+        samples = _integers(busy)
+        kernels = tuple([once(tuple(kernel.__dict__.values()), kernel) for kernel in event.kernels])
+        return Sampled(
+            launch=launch,
+            timing=event.timing,
+            device_busy_ns=samples,
+            latency_ns=samples if latency == busy else _integers(latency),
+            n_kernels=None if counts is None else once(known := tuple(counts), known),
+            uncounted_copy_ns=_integers(event.uncounted_copy_ns) if event.uncounted_copy_ns else (),
+            kernels=once(("kernels", *map(id, kernels)), kernels),
+            tick_ns=once(event.tick_ns, event.tick_ns),
+            batch=once(event.batch, event.batch),
+            cache=event.cache,
+            stop=event.stop,
+            coarse=event.coarse,
+            rejected=tuple(event.rejected),
+            retries=tuple(event.retries),
+            check=event.check,
+            inputs=once(event.inputs, event.inputs),
+            wall_ns=event.wall_ns,
+        )
+
+
+def _integers(values: Sequence[int]) -> array[int]:
+    """Of 32 bits where they fit, as most times below two seconds do; else of 64."""
+    try:
+        return array("i", values)
+    except OverflowError:
+        return array("q", values)

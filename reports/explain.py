@@ -17,9 +17,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from runner.records import CaseEvent, KernelRecord, LaunchEvent, Measurement, SideName
+from runner.records import CaseEvent, KernelRecord, LaunchEvent, SideName
 
 from . import evidence, units
+from .compact import Sampled
 from .describe import TIMERS
 from .histogram import bars
 from .lines import foreign, written
@@ -125,7 +126,7 @@ def _device(launches: Sequence[LaunchEvent]) -> str:
     )
 
 
-def _timer(row: SideRow, records: Sequence[Measurement]) -> str:
+def _timer(row: SideRow, records: Sequence[Sampled]) -> str:
     names = distinct(record.timing for record in records)
     ticks = sorted({record.tick_ns for record in records if record.tick_ns})
     return evidence.joined(
@@ -136,7 +137,7 @@ def _timer(row: SideRow, records: Sequence[Measurement]) -> str:
     )
 
 
-def _samples(row: SideRow, records: Sequence[Measurement]) -> str:
+def _samples(row: SideRow, records: Sequence[Sampled]) -> str:
     kept = sum(len(record.device_busy_ns) for record in records)
     batches = sorted({record.batch for record in records if record.batch > 1})
     stops = Counter(record.stop for record in records)
@@ -151,7 +152,7 @@ def _samples(row: SideRow, records: Sequence[Measurement]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _rejected(records: Sequence[Measurement]) -> str:
+def _rejected(records: Sequence[Sampled]) -> str:
     by_reason: dict[str, list[int]] = {}
     for rejected in chain.from_iterable(record.rejected for record in records):
         by_reason.setdefault(rejected.reason, []).append(rejected.index)  # of several launches: the same may come twice
@@ -166,7 +167,7 @@ def _losses(row: SideRow) -> str:
     return "; ".join(f"round {loss.round + 1}: {loss.error}" for loss in row.losses[:ERRORS_MAX])
 
 
-def _busy(records: Sequence[Measurement], found: Times) -> RenderableType:
+def _busy(records: Sequence[Sampled], found: Times) -> RenderableType:
     samples = sorted(chain.from_iterable(record.device_busy_ns for record in records))
     middle, p10, p90, low, high = units.times((found.ns, *found.percentiles_ns, samples[0], samples[-1]))
     tick = max((record.tick_ns for record in records if record.tick_ns), default=1)
@@ -174,14 +175,14 @@ def _busy(records: Sequence[Measurement], found: Times) -> RenderableType:
     return Text("\n".join([headline, *bars(samples, tick)]))
 
 
-def _launches(records: Sequence[Measurement]) -> str:
+def _launches(records: Sequence[Sampled]) -> str:
     """The location of each launch, where there are several."""
     if len(records) == 1:
         return ""
     return " ".join(units.times([grouped_median(record.device_busy_ns, record.tick_ns) for record in records]))
 
 
-def _latency(records: Sequence[Measurement], found: Times) -> str:
+def _latency(records: Sequence[Sampled], found: Times) -> str:
     if all(record.n_kernels is None for record in records):
         return NO_TIME
     pairs = [
@@ -200,7 +201,7 @@ def _latency(records: Sequence[Measurement], found: Times) -> str:
     )
 
 
-def _copies(records: Sequence[Measurement], found: Times) -> str:
+def _copies(records: Sequence[Sampled], found: Times) -> str:
     if all(record.n_kernels is None for record in records):
         return ""
     if not found.uncounted_copy_ns:
@@ -208,7 +209,7 @@ def _copies(records: Sequence[Measurement], found: Times) -> str:
     return f"{units.time(found.uncounted_copy_ns)} a call in copies and memsets, not counted as busy"
 
 
-def _kernels(records: Sequence[Measurement], found: Times) -> RenderableType:
+def _kernels(records: Sequence[Sampled], found: Times) -> RenderableType:
     kernels = [(record, kernel) for record in records for kernel in record.kernels]
     if not kernels:
         return "" if found.n_kernels is None else Text("none")
@@ -239,7 +240,7 @@ def _kernels(records: Sequence[Measurement], found: Times) -> RenderableType:
     return Group(Text(_varying(records)), table)
 
 
-def _varying(records: Sequence[Measurement]) -> str:
+def _varying(records: Sequence[Sampled]) -> str:
     counts = Counter(chain.from_iterable(record.n_kernels or () for record in records))
     if len(counts) == 1:
         return f"{units.count(next(iter(counts)), 'kernel')} a call"

@@ -30,7 +30,7 @@ from runner.records import (
 )
 from runner.records.fields import ARTIFACTS_MAX
 
-from .compact import Compactor
+from .compact import Compactor, Sampled
 
 RESUMES_MAX = 100  # of one run: each looks through what was measured before
 SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
@@ -57,7 +57,7 @@ class Gathered:
     cases: list[CaseEvent] = field(default_factory=list)
     launches: dict[int, LaunchEvent] = field(default_factory=dict)
     launch_ends: dict[int, LaunchEnd] = field(default_factory=dict)
-    measurements: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
+    measurements: dict[tuple[str, str], list[Sampled]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
@@ -68,14 +68,13 @@ class Gathered:
     implementations: dict[tuple[SideName, str], frozenset[str]] = field(default_factory=dict)
     told: set[tuple[str, ...]] = field(default_factory=set)  # artifacts and expectations
     numbers: set[int] = field(default_factory=set)
-    measured: dict[tuple[SideName, int], set[tuple[str, str]]] = field(default_factory=dict)  # in each round
+    measured: dict[tuple[SideName, tuple[str, str]], int] = field(default_factory=dict)  # a bit for each round
     resumes: int = 0
-    owned: bool = False  # nobody else has the events
     compactor: Compactor = field(default_factory=Compactor)
 
 
 def gather(lines: Lines | Reading) -> Gathered:
-    """Check and sort the events of one file. Those that are read for this alone are packed, see `reports.compact`.
+    """Check and sort the events of one file. Measurements are packed, see `reports.compact`.
 
     Raises:
         UntrustedInput: a line refers to what is not there, or says again what was said; names the event's line.
@@ -84,7 +83,7 @@ def gather(lines: Lines | Reading) -> Gathered:
     header = next(events)
     if not isinstance(header, Header):
         raise UntrustedInput("line 1: the first line must be the header")
-    found = Gathered(header, cut=False, owned=isinstance(lines, Reading))
+    found = Gathered(header, cut=False)
     takers = _takers()
     sides = frozenset(side.name for side in header.sides)
     for number, event in enumerate(events, start=2):
@@ -170,13 +169,11 @@ def _take_measurement(found: Gathered, event: Measurement) -> None:
     if names is None or implementation not in names:
         raise UntrustedInput(f"{case}, implementation {implementation}, is not known on {side}")
     row = found.compactor.once((case, implementation))
-    before = found.measured.setdefault((side, in_round), set())
-    if row in before:
+    rounds, this = found.measured.get((side, row), 0), 1 << in_round
+    if rounds & this:
         raise UntrustedInput(f"{case}, implementation {implementation}, is measured twice in a round")
-    before.add(row)
-    if found.owned:
-        found.compactor.pack(event)
-    found.measurements.setdefault(row, []).append(event)
+    found.measured[side, row] = rounds | this
+    found.measurements.setdefault(row, []).append(found.compactor.packed(event, launch.launch))
 
 
 def _take_failure(found: Gathered, event: Failure) -> None:
@@ -243,7 +240,8 @@ def _take_resumed(found: Gathered, event: Resumed) -> None:
     found.measurements = {
         key: [record for record in records if record.launch not in gone] for key, records in found.measurements.items()
     }
-    found.measured = {key: rows for key, rows in found.measured.items() if key[1] < event.round}
+    kept = (1 << event.round) - 1
+    found.measured = {key: rounds & kept for key, rounds in found.measured.items()}
     found.failures = [failure for failure in found.failures if failure.launch not in gone]
     found.skips = [skip for skip in found.skips if skip.launch not in gone]
 

@@ -27,13 +27,13 @@ from runner.records import (
     Header,
     LaunchEnd,
     LaunchEvent,
-    Measurement,
     Reading,
     SideEvent,
     SideName,
     Skip,
 )
 
+from .compact import Sampled
 from .gather import Gathered, gather
 from .markdown import sanitise
 
@@ -46,7 +46,7 @@ class Placed(NamedTuple):
     """A measurement and the timed launch it was made in."""
 
     launch: LaunchEvent
-    record: Measurement
+    record: Sampled
 
 
 class Failed(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Samples = Sequence[int] | NDArray[np.integer]
 Floats = NDArray[np.float64]
 
-BLOCK_SAMPLES = 1 << 20  # sorted at once: 8 MiB, whatever the size of the run
+BLOCK_SAMPLES = 1 << 18  # sorted at once: 2 MiB, whatever the size of the run
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,9 @@ def _block(launches: Sequence[Samples], length: int) -> NDArray[np.int64]:
     """Launches of one length, one a line. What is quick for lists is slow for arrays, and the other way round."""
     if isinstance(launches[0], np.ndarray):
         return np.stack(launches).astype(np.int64, copy=False)
-    if all(isinstance(each, array) for each in launches):  # of 64-bit integers: see `reports.compact`
-        return np.frombuffer(b"".join(launches), np.int64).reshape(-1, length)  # type: ignore[arg-type]
+    kinds = {each.typecode if isinstance(each, array) else "" for each in launches}
+    if len(kinds) == 1 and (kind := kinds.pop()):  # all are arrays of integers of one size: see `reports.compact`
+        return np.frombuffer(b"".join(launches), kind).reshape(-1, length).astype(np.int64)  # type: ignore[arg-type]
     return np.fromiter(chain.from_iterable(launches), np.int64, len(launches) * length).reshape(-1, length)
 
 

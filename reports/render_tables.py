@@ -105,7 +105,7 @@ def _telling(cells: Cells, *, shares: bool) -> dict[str, str]:
     return {
         "case": markdown.code(cells.name),
         **_numbers(cells),
-        "verdict": f"{emoji} {cells.called}",
+        "verdict": f"{emoji}{NO_BREAK}{cells.called}",
         **_share(cells, shares=shares),
         "notes": _notes(cells.notes),
     }

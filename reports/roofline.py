@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from runner.records import CeilingsEvent, LaunchEvent, Measurement, WorkRecord
+from runner.records import CeilingsEvent, LaunchEvent, WorkRecord
+
+from .compact import Sampled
 
 TOO_FAST = 1.03  # a peak is repeatable within 2 %, a time within 1 %; what exceeds both is not noise
 UNSTEADY = 0.10  # of a peak's repetitions: an idle GPU repeats within 2 %, an idle CPU within a few
@@ -125,7 +127,7 @@ def needs(work: WorkRecord, peaks: Peaks, *, cold: bool = True) -> tuple[Need, .
     return tuple(sorted(known, key=lambda need: -need.ns))
 
 
-def is_cold(records: Iterable[Measurement]) -> bool:
+def is_cold(records: Iterable[Sampled]) -> bool:
     """Whether each call found its data in memory: of a batch on the host's clock only the first does."""
     return all(record.cache == "cold" and record.batch == 1 for record in records)
 

@@ -10,8 +10,9 @@ from itertools import chain
 from statistics import median
 from typing import Literal
 
-from runner.records import Measurement, WorkRecord
+from runner.records import WorkRecord
 
+from .compact import Sampled
 from .location import grouped_medians
 from .roofline import Need, Peaks
 
@@ -31,7 +32,7 @@ class Times:
     """
 
     ns: float
-    records: tuple[Measurement, ...]
+    records: tuple[Sampled, ...]
     tflops: float | None
     bandwidth_tbs: float | None
     share: float | None = None

@@ -54,7 +54,8 @@ class Trials:
         """
         first = self.next()[:1]
         self._alone = False
-        self._left = [case for case in self._left if case not in finished]
+        done = frozenset(finished)
+        self._left = [case for case in self._left if case not in done]
         if finished or under_way in self._left:
             self._silent = 0
             return self._died_in(under_way, doubtful=doubtful or (bool(finished) and status != "timeout"))
@@ -76,6 +77,6 @@ class Trials:
         return self._give_up([case])
 
     def _give_up(self, cases: Sequence[str]) -> Sequence[str]:
-        given_up = tuple(cases)
+        given_up = frozenset(cases)
         self._left = [case for case in self._left if case not in given_up]
-        return given_up
+        return tuple(cases)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NS = 1e9
 DEMO_CASE = "linear/matmul[size=256]"  # the case that the demo's second commit slows
 NAMED_CASES, NAMED_LAUNCHES = 20, 16  # the promise about time: 20 cases by 8 rounds, in launches of two sides
-REGRESSED_ROW = re.compile(r"^\| `([^`]+)` \|.*\| 🔴 regressed \|", re.MULTILINE)
+REGRESSED_ROW = re.compile(r"^\| `([^`]+)` \|.*\| 🔴\s+regressed \|", re.MULTILINE)
 HEADLINE = re.compile(r"^### .*?evenbench: (.*)$", re.MULTILINE)
 
 Row = tuple[object, ...]

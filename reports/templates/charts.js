@@ -5,6 +5,8 @@ const CHARTS = (() => {
   const SIDES = ["base", "head"];
   const BAR = 16; // pixels of a bar of an implementation
   const GAP = 12; // and between two of them
+  const LABEL = 160; // pixels that an implementation's name has at least: some 25 letters, also on a phone
+  const LABELS = 0.4; // and the part of the chart's width that it may take
   const NARROW = 700; // pixels under which a chart of the device's peaks leaves its labels out
 
   function spec(colours, description, parts) {
@@ -96,9 +98,9 @@ const CHARTS = (() => {
     });
   }
 
-  function implementations({ implementations: found }, colours) {
+  function implementations({ implementations: found }, colours, width) {
     const values = found.bars;
-    const y = { field: "name", type: "nominal", title: null, sort: null, axis: { labelLimit: 140, ticks: false } };
+    const y = { field: "name", type: "nominal", title: null, sort: null, axis: { labelLimit: Math.max(LABEL, width * LABELS), ticks: false } };
     const offset = present(values).length > 1 ? { yOffset: { field: "side", scale: { domain: SIDES } } } : {};
     const x = { field: "time", type: "quantitative", title: `time in ${found.unit}`, axis: { tickCount: 8 } };
     const tooltip = ["name", "side", "time", "p10", "p90"].map((field) => ({ field }));

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..errors import UsageError
 from ..machine import Gpu
 from ..records import CeilingsEvent
 from .keys import host_key
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 SETTING = "EVENBENCH_CEILINGS"  # of the environment
 KEPT = "kept"  # its value where runs take what is kept and measure nothing
 NOTE_MAX = 1_000  # characters
+NO_SHARE = "no share of ceilings: "  # begins a note that says why
 NO_HOST = (
     "note: what this CPU reaches is not known, so no row shows a share of it; evenbench ceilings --device cpu "
     "measures it once, in about a minute"
@@ -57,15 +59,19 @@ class RunCeilings:
         Args:
             gpus: of the run; none on a machine without.
         """
-        host = self.store.get(host_key())
-        if host is None and not gpus and self.tell:
-            self.log(NO_HOST)
-        found, notes = [host], []
+        found: list[CeilingsEvent | None] = []
+        notes: list[str] = []
+        try:
+            found.append(self.store.get(host_key()))
+            if found == [None] and not gpus and self.tell:
+                self.log(NO_HOST)
+        except UsageError as error:
+            notes.append(f"{NO_SHARE}{error}"[:NOTE_MAX])
         for gpu in gpus:
             try:
                 found.append(self._of_gpu(gpu))
             except Exception as error:  # noqa: BLE001 - whatever a driver or library throws, the run goes on without
-                notes.append(f"no share of ceilings: {error}"[:NOTE_MAX])
+                notes.append(f"{NO_SHARE}{error}"[:NOTE_MAX])
         return [event for event in found if event is not None], notes
 
     def _of_gpu(self, gpu: Gpu) -> CeilingsEvent | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ..errors import UsageError
 from ..records import CeilingsEvent
 
 FOLDER = "EVENBENCH_CACHE"  # of the environment: a machine whose users come and go keeps it elsewhere
@@ -59,9 +60,16 @@ class Store:
         return self._folder / f"{key.digest}.json"
 
     def get(self, key: Key) -> CeilingsEvent | None:
-        """What is kept for a device."""
+        """What is kept for a device.
+
+        Raises:
+            UsageError: what has the file's name is no regular file, so nothing can be read from it or kept there.
+        """
+        path = self.path(key)
+        if path.exists() and not path.is_file():  # a FIFO would block for ever
+            raise UsageError(f"{path} is no regular file", f"remove it, or name another folder with {FOLDER}")
         try:
-            with self.path(key).open("rb") as file:
+            with path.open("rb") as file:
                 text = file.read(FILE_MAX + 1)
             found = CeilingsEvent.model_validate_json(text) if len(text) <= FILE_MAX else None
         except (OSError, ValidationError):

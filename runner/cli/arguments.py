@@ -254,7 +254,7 @@ def _plan(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--durations",
         nargs="+",
-        type=Path,
+        type=machine_arguments.durations_path,
         default=[],
         metavar="RESULTS|DIR",
         help="balance the shards by what cases took in these results files or histories",

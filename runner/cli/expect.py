@@ -15,6 +15,7 @@ from ..request import check_cases
 from ..sides import SideSpec
 from ..sides.git import repository_root
 from .console import answer, say
+from .expect_arguments import EXPECT_LAUNCHES
 from .measure import measure
 from .requests import request_of
 
@@ -57,9 +58,15 @@ def expect(asked: argparse.Namespace) -> int:
 def _runs(asked: argparse.Namespace) -> Sequence[Results]:
     """The stored runs that were named, else a fresh one."""
     from reports.load import load_file
+    from reports.proposals import LEAST_LAUNCHES
 
     if asked.stored:
         return [load_file(path) for path in asked.stored]
+    if asked.rounds < LEAST_LAUNCHES:
+        raise UsageError(
+            f"--rounds {asked.rounds}: at least {LEAST_LAUNCHES} launches are needed, fewer tell nothing of their spread",
+            f"--rounds {LEAST_LAUNCHES} or more; left out: {EXPECT_LAUNCHES}",
+        )
     spec = SideSpec("head", None, asked.head_setup, asked.head_python)
     done = measure(request_of("run", asked, [spec], asked.patterns, {}), None)
     say(f"results: {done.output}")
@@ -67,6 +74,8 @@ def _runs(asked: argparse.Namespace) -> Sequence[Results]:
 
 
 def _text(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a FIFO would block for ever
+        raise ConfigError(f"{path} is no regular file", "put a plain file in its place, or remove it")
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

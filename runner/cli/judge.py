@@ -56,16 +56,17 @@ def report(asked: argparse.Namespace) -> int:
             "term": lambda: run_table(table, width(), colour=_colour(asked)),
         }
         deliver(texts.get(asked.format, lambda: exported(asked.format, results, table))(), asked.out)
-        return code_of(table, judge_by or results.header.judge)
+        judge = judge_by or results.header.judge
+        return code_of(table, judge, lost=_lost(table.facts, judge))
     comparison, _ = judged(results, seconds, judged_by(asked, results.header), asked)
     return show(comparison, asked, asked.results, results=results)
 
 
-def code_of(report: Report, judge: JudgeSettings, ignored: tuple[str, ...] = ()) -> int:
-    """The exit code of a run that gave numbers: whether a `fail_on` condition is met."""
+def code_of(report: Report, judge: JudgeSettings, ignored: tuple[str, ...] = (), lost: Sequence[str] = ()) -> int:
+    """The exit code of a run that gave numbers: whether a `fail_on` condition is met, or something of it is `lost`."""
     from reports.compare import conditions_met
 
-    met = conditions_met(report, [condition for condition in judge.fail_on if condition not in ignored])
+    met = (*conditions_met(report, [condition for condition in judge.fail_on if condition not in ignored]), *lost)
     if met:
         say(f"fail_on: {', '.join(met)}")
     return EXIT_FAIL_ON if met else EXIT_OK
@@ -178,19 +179,21 @@ def show(
             return code
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
-    if asked.verb != "compare" and comparison.judged_by.fail_on and (lost := _lost(comparison.facts)):
-        met = (*met, lost)  # what it measured may hold what is asked for
+    if asked.verb != "compare":
+        met = (*met, *_lost(comparison.facts, comparison.judged_by))
     if met and code == EXIT_OK:
         say(f"fail_on: {', '.join(met)}")
         return EXIT_FAIL_ON
     return code
 
 
-def _lost(facts: Facts) -> str:
-    """That not all shards of a run are here, whole; empty where they are."""
+def _lost(facts: Facts, judge: JudgeSettings) -> Sequence[str]:
+    """That a stored run is not here, whole: what it lacks may hold what is asked for. Empty where nothing is."""
+    if not (facts.partial and judge.fail_on):
+        return ()
     if facts.missing:
-        return "a shard is missing"
-    return "a shard did not come to its end" if facts.partial and facts.header.shard.count > 1 else ""
+        return ("a shard is missing",)
+    return (f"{'a shard' if facts.header.shard.count > 1 else 'the run'} did not come to its end",)
 
 
 def read_proofs(path: Path | None) -> list[Proof]:

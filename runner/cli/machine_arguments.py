@@ -17,7 +17,7 @@ def add_to(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--durations",
         action="append",
-        type=Path,
+        type=durations_path,
         default=[],
         metavar="RESULTS|DIR",
         help="with --gpus: share by what cases took in a results file or a history; may be repeated",
@@ -38,6 +38,13 @@ def add_shard_to(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--share", metavar="WORD", help="with --shard: its share of the cases, where evenbench plan printed one"
     )
+
+
+def durations_path(text: str) -> Path:
+    """Of ``--durations``: an empty word, as of a variable that is not set, would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; name a results file or the directory of a history, or leave it out")
+    return Path(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from .console import answer, colour, say, width, write
 from .judge import code_of, hopeless_files
 from .measure import measure
 from .requests import fail_on_of, request_of
-from .texts import keep_texts, refuse_dump, refuse_update
+from .texts import keep_texts, refuse_dump, refuse_measuring, refuse_update
 
 OF_TEXTS = ("artifact", "failed")  # what fails where nothing but the texts is asked for, unless --fail-on says more
 
@@ -27,6 +27,7 @@ def run(asked: argparse.Namespace) -> int:
 
     refuse_update(asked.update_artifacts)
     refuse_dump(asked.dump_sources)
+    refuse_measuring(asked)
     fail_on = fail_on_of(asked.fail_on)
     if fail_on is None and asked.artifacts_only:
         fail_on = OF_TEXTS

@@ -6,11 +6,27 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ..errors import UsageError
 from ..generated import Texts
 from ..records import SideName
 from .console import say
+
+OF_MEASURING: Mapping[str, str] = MappingProxyType(  # what --artifacts-only has no use for, by its name as parsed
+    {
+        "plant": "--plant",
+        "rounds": "--rounds",
+        "explain": "--explain",
+        "gpu": "--gpu",
+        "gpus": "--gpus",
+        "timer": "--timer",
+        "cache": "--cache",
+        "measure_ms": "--measure-ms",
+        "warmup_ms": "--warmup-ms",
+        "allow_fallback": "--allow-fallback",
+    }
+)
 
 
 def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bool:
@@ -35,6 +51,19 @@ def refuse_update(asked: bool) -> None:
         raise UsageError(
             "--update-artifacts: refused where CI is set, since a check that mends itself checks nothing",
             "update them on your own machine, look at the diff and commit it",
+        )
+
+
+def refuse_measuring(asked: argparse.Namespace) -> None:
+    """Raises UsageError for options that say how to measure, where nothing is to be measured."""
+    if not asked.artifacts_only:
+        return
+    idle = [option for name, option in OF_MEASURING.items() if getattr(asked, name) not in (None, False)]
+    idle += ["--no-ceilings"] if asked.ceilings is False else []
+    if idle:
+        raise UsageError(
+            f"--artifacts-only with {', '.join(idle)}: nothing is measured",
+            f"leave {' and '.join(idle)} out, or --artifacts-only",
         )
 
 

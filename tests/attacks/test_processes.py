@@ -334,7 +334,7 @@ def test_a_killed_driver_leaves_no_process_behind(repository: Repository, nest: 
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE_S)
     assert soon_gone(nest)
-    report = repository.evenbench("report", "out.jsonl")
+    report = repository.evenbench("report", "out.jsonl", "--fail-on", "never")
     assert report.returncode in (0, 4), report.stderr
     assert "partial" in report.stdout
 

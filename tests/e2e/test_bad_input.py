@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,15 @@ def test_import_error_on_both_sides(repository: Repository) -> None:
         ({}, ["compare"], 2, "the following arguments are required: BASE"),
         ({}, ["list", "no/such*"], 2, "selects none of the 1 cases"),
         ({}, ["run", "--rounds", "0"], 2, "--rounds: must be 1 to"),
+        ({}, ["expect", "--rounds", "2"], 2, "--rounds 2: at least 3 launches are needed"),
+        (
+            {},
+            ["run", "--artifacts-only", "--plant", "quick/sum=0.1", "--rounds", "3", "--no-ceilings"],
+            2,
+            "leave --plant and --rounds and --no-ceilings out",
+        ),
+        ({}, ["plan", "--shards", "2", "--durations", ""], 2, "argument --durations: is empty"),
+        ({}, ["run", "--gpus", "1", "--durations", ""], 2, "argument --durations: is empty"),
         (
             {"cases/quick.py": QUICK.replace("quick/sum", "other/sum")},
             ["compare", "HEAD~1", "HEAD"],
@@ -209,6 +220,18 @@ def test_one_line_and_its_exit_code(
     assert message in line
     assert "Traceback" not in done.stderr
     assert repository.git("worktree", "list").count("\n") == 0
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_expectations_that_are_no_regular_file_are_refused_before_measuring(
+    repository: Repository, make: Callable[[Path], None]
+) -> None:
+    make(repository.path / "cases/expectations.yaml")
+    done = repository.evenbench("expect", "--write")
+    assert done.returncode == 2, done.stderr
+    [line] = errors(done)
+    assert "expectations.yaml is no regular file (hint: " in line
+    assert not (repository.path / ".evenbench").exists()
 
 
 def test_results_are_not_overwritten(repository: Repository) -> None:
@@ -240,8 +263,11 @@ def test_hostile_results_files(repository: Repository) -> None:
         assert len(errors(done)) == 1
     (repository.path / "cut.jsonl").write_text("".join(whole[:-1]) + '{"event":"en')
     done = repository.evenbench("report", "cut.jsonl")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # what it lacks may hold what is asked for
+    assert "fail_on: the run did not come to its end" in done.stderr
     assert "partial" in done.stdout
+    shown = repository.evenbench("report", "cut.jsonl", "--fail-on", "never")
+    assert (shown.returncode, shown.stdout) == (0, done.stdout)
 
 
 def _results(repository: Repository) -> list[str]:

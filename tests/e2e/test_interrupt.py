@@ -48,6 +48,7 @@ def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path
     assert not any(event["event"] == "end" for event in before)
     partial = repository.evenbench("report", "out.jsonl")
     assert "partial" in partial.stdout
+    assert (partial.returncode, "fail_on: the run did not come to its end" in partial.stderr) == (1, True)
     refused = repository.evenbench(*command)
     assert refused.returncode == 2
     assert "--resume" in errors(refused)[0]

@@ -30,6 +30,7 @@ from tests.unit.test_why import JUDGED, SETTLED, TELEMETRY
 TODAY = date(2026, 11, 29)
 WARM = {side: {**values, "temperature_c": 41.0} for side, values in TELEMETRY.items()}
 SLOW = "norm/rms[cols=8192]"
+LONG = "padding_and_partitioning"  # an implementation of the example of generated kernels
 SEVERAL = "gemm/bf16"
 OF_MACHINE = ["roofline", "bandwidth", "clock", "temperature"]
 TEXTS = (
@@ -305,6 +306,18 @@ class TestRun:
         assert charts(open_page) == ["implementations", *["launches", "spread"] * 2, *OF_MACHINE]
         bars = open_page.locator("figure[data-chart=implementations] svg path[aria-roledescription=bar]")
         assert bars.count() == 2
+
+    def test_a_long_name_of_one_is_not_cut(self, browser: Browser, script: str, tmp_path: Path) -> None:
+        names = ("baseline", LONG)
+        *events, end = build.events((Case("a", base=None, implementations=names),), made=3, verb="run")
+        results = build.of([*events, end])
+        found = shown(browser, tmp_path / "page.html", page(results, measured(results), script))
+        open_page = found.open()
+        open_page.get_by_role("link", name=LONG).click()
+        for width in (1000, 320):
+            open_page.set_viewport_size({"width": width, "height": 640})
+            expect(open_page.locator(WAITING)).to_have_count(0)
+            expect(open_page.locator("figure[data-chart=implementations] svg")).to_contain_text(LONG)
 
     def test_the_devices_peaks(self, ran: Shown) -> None:
         open_page = ran.open(dark=True)

@@ -363,7 +363,7 @@ class TestAccepted:
         assert title(desk) == "accepted by ada: 1 regressed"
         (body,) = desk.fake.bodies()
         assert body.splitlines()[1] == "✅ Accepted by `ada`."
-        assert "🔴 regressed" in body
+        assert "🔴\N{NO-BREAK SPACE}regressed" in body
         before = len(desk.fake.writes())
         assert desk.publish(run=52).out == "the table of this commit stands\n"
         assert len(desk.fake.writes()) == before

@@ -142,3 +142,17 @@ def test_whatever_happens_the_launches_are_bounded_and_each_case_is_settled(scri
     launched, lost = follow("abcdef", launch)
     assert len(lost) == len(set(lost))
     assert set("".join(launched)) == set("abcdef")
+
+
+class Unsearched(list[str]):
+    """A list in which nothing is looked for: with 10,000 cases that takes longer than all the driver does besides."""
+
+    def __contains__(self, value: object) -> bool:
+        raise AssertionError("searched from its start for each case")
+
+
+@pytest.mark.parametrize("status", ["ok", "timeout"])
+def test_ends_of_large_launches_search_no_list(status: Status) -> None:
+    trials = Trials(["a", "b", "c"])
+    assert not trials.ended(status, Unsearched(["a", "b"]), None)
+    assert trials.next() == ("c",)

@@ -27,7 +27,7 @@ from runner.ceilings.of_run import RunCeilings, may_measure
 from runner.ceilings.peaks import REPEATS, WINDOWS_MOST, Peaks, find, spread_of
 from runner.ceilings.probes import Shape, Target, Unsupported
 from runner.ceilings.store import FILE_MAX, Key, Store, user_store
-from runner.errors import MeasurementError, TimerUnavailable, UnfitMachine, UntrustedInput
+from runner.errors import MeasurementError, TimerUnavailable, UnfitMachine, UntrustedInput, UsageError
 from runner.machine import Gpu
 from runner.records import CeilingsEvent, parse_event
 from runner.sides.processes import Finished
@@ -359,6 +359,23 @@ def test_a_file_that_is_not_what_it_says_is_refused_and_replaced(tmp_path: Path,
     again = event_of(at="later")
     assert store.add(KEY, again) == again
     assert store.get(KEY) == again
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_regular_file_is_refused_and_blocks_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(path := Store(tmp_path).path(KEY))
+    with pytest.raises(UsageError, match="is no regular file") as refused:
+        Store(tmp_path).get(KEY)
+    assert str(path) in str(refused.value)
+
+
+def test_a_run_goes_on_without_the_ceilings_that_are_no_regular_file(tmp_path: Path) -> None:
+    run = Run(tmp_path, finished())
+    os.mkfifo(run.store.path(keys.host_key()))
+    events, (note,) = run.find.of([GPU])
+    assert [event.uuid for event in events] == ["GPU-1"]
+    assert note.startswith("no share of ceilings: ")
+    assert "is no regular file" in note
 
 
 def test_the_value_of_a_writer_that_came_first_is_kept(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from scripts.prove_files import large_run
 
 CASES, ROUNDS = 300, 8
 PARSES_MAX = 8  # how many times parsing the lines with the standard library; it takes 3, before it was 5
-SIZES_MAX = 3  # how many times the file's size; it takes 1.9, as lists 4.5
+SIZES_MAX = 2  # how many times the size of the file; it takes 1.3, as lists 4.5
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,9 @@ def test_a_call_without_kernels_is_refused() -> None:
 
 
 def comment(headline: str, *regressed: str) -> str:
-    rows = "".join(f"| `{case}` | 2 ms | 3 ms | +22.4 % [19.0, 25.9] | 🔴 regressed |  |\n" for case in regressed)
+    rows = "".join(
+        f"| `{case}` | 2 ms | 3 ms | +22.4 % [19.0, 25.9] | 🔴\N{NO-BREAK SPACE}regressed |  |\n" for case in regressed
+    )
     return f"<!-- evenbench pr -->\n### ⏱ evenbench: {headline}\n\n{rows}| `linear/b` | 1 | 1 | 0 | unchanged |  |\n"
 
 

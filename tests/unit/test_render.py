@@ -189,10 +189,10 @@ class TestComment:
         )
         lines = comment(found).replace("\u00a0", "_").splitlines()
         assert "| case | base | head | change [95_%] | verdict | notes |" in lines
-        assert "| `x/bad` | 20.0_µs | – | – | ❌ failed | see_below |" in lines
+        assert "| `x/bad` | 20.0_µs | – | – | ❌_failed | see_below |" in lines
         row = next(line for line in lines if line.startswith("| `x/slow` |"))
         assert re.fullmatch(
-            r"\| `x/slow` \| 20.0_µs \| 30.0_µs \| \+49.\d_% \[49.\d,_50.\d\] \| 🔴 regressed \| same_kernels,_so doubt_it; see_below \|",
+            r"\| `x/slow` \| 20.0_µs \| 30.0_µs \| \+49.\d_% \[49.\d,_50.\d\] \| 🔴_regressed \| same_kernels,_so doubt_it; see_below \|",
             row,
         )
         assert f"- `x/bad`, `y/bad`: head: setup: {why}" in lines
@@ -286,7 +286,7 @@ class TestBudget:
     def test_a_comment_fits_and_a_regressed_row_never_goes_before_an_unchanged_one(self, many: Comparison) -> None:
         text = comment(many, LINKS)
         assert len(text) <= COMMENT_BUDGET
-        assert text.count("🔴 regressed |") == many.counts["regressed"] == 200
+        assert text.count("🔴\N{NO-BREAK SPACE}regressed |") == many.counts["regressed"] == 200
         assert "rows not shown ([full report](https://" in text
         assert "How to read this</summary>" in text  # goes after rows that did not change
         assert len(text) > COMMENT_BUDGET - 500
@@ -295,12 +295,12 @@ class TestBudget:
         cases = [Case(f"family/{'x' * 100}[n={n}]", head=30_000.0) for n in range(500)] + [Case("same")]
         text = comment(compared(*cases, made=6), LINKS)
         assert len(text) <= COMMENT_BUDGET
-        assert 0 < text.count("🔴 regressed |") < 500
+        assert 0 < text.count("🔴\N{NO-BREAK SPACE}regressed |") < 500
         assert "1 row not shown" in text
 
     def test_a_summary_takes_all_of_it(self, many: Comparison) -> None:
         text = summary(many, LINKS)
-        assert text.count("🔴 regressed |") == 200
+        assert text.count("🔴\N{NO-BREAK SPACE}regressed |") == 200
         assert "not shown" not in text
         assert len(text.encode()) <= SUMMARY_BUDGET
 
@@ -329,7 +329,7 @@ class TestBudget:
         found = replace(few, rows=tuple(rows))
         text = comment(found, LINKS)
         assert COMMENT_BUDGET - 500 < len(text) <= COMMENT_BUDGET
-        verdicts = re.findall(r"^\| `[^`]+` \|.*\| \S+ (\w+) \|[^|]*\|$", text, re.MULTILINE)
+        verdicts = re.findall(r"^\| `[^`]+` \|.*\| \S+\s(\w+) \|[^|]*\|$", text, re.MULTILINE)
         assert verdicts[:400] == ["failed"] * 100 + ["regressed"] * 300
         gone = 600 - verdicts.count("improved")
         assert 0 < gone < 600

@@ -23,18 +23,21 @@ STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure recor
 
 
 class Progress(Protocol):
-    """Told what is going on; shows it to whoever waits."""
+    """Told what is going on; shows it to whoever waits. `gpu` is the UUID of a launch's GPU, empty without one.
+
+    On several GPUs launches go on at once, a thread each.
+    """
 
     def stage(self, text: str) -> None:
         """A new part of the run began."""
 
-    def launch(self, side: str, text: str, cases: int) -> None:
+    def launch(self, side: str, text: str, cases: int, gpu: str = "") -> None:
         """A launch of so many cases began; `text` says which."""
 
-    def case(self, case_id: str) -> None:
+    def case(self, case_id: str, gpu: str = "") -> None:
         """A case began."""
 
-    def launch_done(self, seen: Mapping[str, float | str | None]) -> None:
+    def launch_done(self, seen: Mapping[str, float | str | None], gpu: str = "") -> None:
         """The launch ended, and saw this of the device: its telemetry, empty without a device."""
 
     def more(self, launches: int) -> None:
@@ -156,7 +159,7 @@ def _attempt(
     progress: Progress,
 ) -> Launched:
     targets = job["targets"]
-    progress.launch(spec.side, spec.text, len(targets))
+    progress.launch(spec.side, spec.text, len(targets), spec.uuid)
     outcome = Launched([target["id"] for target in targets], time.monotonic_ns())
     try:
         timeout = max(float(target["timeout_s"]) for target in targets)
@@ -167,11 +170,11 @@ def _attempt(
             if not outcome.take(message):
                 _accept(accept, outcome, recorder, spec, message)
             elif message["event"] == "begin" and outcome.culprit:
-                progress.case(outcome.culprit)
+                progress.case(outcome.culprit, spec.uuid)
     finally:
         if outcome.number >= 0:
             recorder.writer.write(outcome.end())
-        progress.launch_done(outcome.telemetry)
+        progress.launch_done(outcome.telemetry, spec.uuid)
     return outcome
 
 

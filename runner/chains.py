@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from .machine import Gpu
-from .preparation import Crew
 from .records import SideName
+from .selection import Crew
 
 Made = TypeVar("Made")
 

@@ -19,9 +19,10 @@ from .generated import Texts
 from .launch import Message
 from .machine import refuse_lost
 from .planting import planted_case
-from .preparation import Crew, Found, choose, discover, fix_counts, prepare, refuse_broken, unmatched
+from .preparation import fix_counts, prepare
 from .records import CaseEvent, End, Event, Resumed, SideEvent, SideName, Writer
 from .rounds import CaseTable, Judge, Rounds, Run
+from .selection import Crew, Found, choose, discover, refuse_broken, unmatched
 
 
 @dataclass

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -56,9 +57,8 @@ def machine_locks(
     with contextlib.ExitStack() as stack:
         for name in sorted(set(names)):
             path = (folder or _folder()) / f"evenbench-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
-            descriptor = _open(path)
+            descriptor = _take(name, path, waiting, wait_s if wait else None)
             stack.callback(os.close, descriptor)
-            _take(descriptor, name, path, waiting, wait_s if wait else None)
             _write(descriptor, _holder(what, output))
             stack.callback(_write, descriptor, "")
         yield
@@ -68,16 +68,19 @@ def _folder() -> Path:
     return Path(os.environ.get(SETTING) or FOLDER)
 
 
-def _take(descriptor: int, name: str, path: Path, waiting: Callable[[str], None], wait_s: float | None) -> None:
-    """Lock the file. `wait_s` None: now or not at all."""
+def _take(name: str, path: Path, waiting: Callable[[str], None], wait_s: float | None) -> int:
+    """Lock the file; its descriptor. `wait_s` None: now or not at all."""
     deadline = time.monotonic() + (wait_s or 0.0)
     told = False
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            said = f"another run is measuring on {name}{_held_by(descriptor)}"
+        descriptor = _open(path)
+        if _locked(descriptor):
+            if _stands(descriptor, path):
+                return descriptor
+            os.close(descriptor)  # removed just then: who comes next would lock another file
+            continue
+        said = f"another run is measuring on {name}{_held_by(descriptor)}"
+        os.close(descriptor)
         if wait_s is None:
             raise UnfitMachine(said, "leave --no-wait out to wait for its end")
         if not told:
@@ -88,16 +91,40 @@ def _take(descriptor: int, name: str, path: Path, waiting: Callable[[str], None]
         time.sleep(POLL_S)
 
 
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stands(descriptor: int, path: Path) -> bool:
+    """Whether the path still leads to this file: folders for temporary files are cleaned by others."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    return False
+
+
 def _open(path: Path) -> int:
     """The lock file, never through a link; another user's file serves as well, since a lock needs no write."""
     problem = ""
-    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDWR, os.O_RDONLY):  # fs.protected_regular: no O_CREAT on others' files
         try:  # a pipe left there would block without O_NONBLOCK
-            return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         except OSError as error:
             problem = str(error.strerror)
             if not isinstance(error, PermissionError):
                 break
+        else:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:  # a hard link may lead to any file of this user
+                with contextlib.suppress(PermissionError):  # another user's; else for all users, whatever the umask
+                    os.fchmod(descriptor, 0o666)
+                return descriptor
+            os.close(descriptor)
+            problem = "it is no file of its own"
+            break
     mend = f"remove it or make it readable for this user; {SETTING} names another folder, for all runs of the machine"
     raise UnfitMachine(f"the lock {path} cannot be opened: {problem}", mend)
 

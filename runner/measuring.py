@@ -25,7 +25,6 @@ from .launch import Launcher
 from .locks import HOST, machine_locks
 from .machine import Gpu, choose_gpu, choose_gpus, gpus
 from .plan import Plan
-from .preparation import Crew, Found, discover
 from .records import Header, SideEvent, Writer
 from .request import (
     Request,
@@ -37,6 +36,7 @@ from .request import (
 )
 from .resume import cut_to_header, same_gpus, take_up
 from .rounds import Run, Taken
+from .selection import Crew, Found, discover
 from .sides import (
     Checkout,
     Side,

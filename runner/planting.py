@@ -8,9 +8,9 @@ from typing import Any
 
 from .config import RunSettings, select
 from .errors import UsageError
-from .preparation import PATTERN_HINT, Found
 from .records import PlantRecord, SideName
 from .records.fields import PLANT_MAX
+from .selection import PATTERN_HINT, Found
 
 FRACTION = 0.05  # what a nightly run plants unless told otherwise
 NAMED = 3  # cases named where several match

@@ -20,8 +20,8 @@ from .launch import Message
 from .machine import Gpu, refuse_lost
 from .plan import Plan
 from .planting import slow_down
-from .preparation import Crew
 from .records import CaseEvent, Failure, Look, Measurement, PlantRecord, SideName, Skip
+from .selection import Crew
 
 LOST_ALLOWED = 1  # one loss may be an accident, and another look may make up for it
 ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on

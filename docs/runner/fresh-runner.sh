@@ -13,7 +13,9 @@ home=$state/runner-$number
 # Ends what the last job left running: rootless containers and their like hang on the user's own manager.
 systemctl restart "user@$uid.service"
 
-find "${TMPDIR:-/tmp}" -mindepth 1 -maxdepth 1 -user "$uid" -exec rm -rf {} +
+# Locks of GPUs stay: another runner's run may hold one that this user made.
+find "${TMPDIR:-/tmp}" -mindepth 1 -maxdepth 1 -user "$uid" ! '(' -type f -name 'evenbench-*.lock' ')' \
+    -exec rm -rf {} +
 rm -rf "$home"
 mkdir "$home" "$home/runner"
 tar --extract --gzip --no-same-owner --file "$state/actions-runner.tar.gz" --directory "$home/runner"

@@ -14,8 +14,8 @@ from typing import Any
 from .. import doctor, measuring
 from ..config import resolve, select
 from ..errors import EXIT_OK, CaseError, UnfitMachine, UsageError
-from ..preparation import PATTERN_HINT
 from ..request import Request
+from ..selection import PATTERN_HINT
 from ..sides import SideSpec
 from . import arguments, confirm
 from .console import ProgressConsole, answer, changing, say

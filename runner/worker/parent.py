@@ -8,44 +8,36 @@ whose driver is gone (stdin at its end) kills its launch and leaves.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
 import os
 import selectors
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import jobs, leftovers, stacks
+from . import children, jobs, leftovers, stacks
 from .channel import (
     BETWEEN_DEADLINE_S,
     COMMAND_MAX,
     START_DEADLINE_S,
-    Channel,
     LineBuffer,
     parsed_command,
     parsed_message,
 )
 from .patience import Patience
 
-KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
 READ_BYTES = 1 << 16
-PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 OURS = ("exit", "warm")  # messages that the warm parent alone sends
-RECORDS_VARIABLE = "EVENBENCH_RECORDS"  # descriptor of the records of a plainly started launch
 
 
 def main(arguments: list[str]) -> int:
     """Entry point of the worker process. Returns its exit status."""
     if arguments == ["launch"]:
-        return _plain_launch()
+        return children.plain_launch()
     alone = arguments == ["alone"]
     if alone and 1 not in (os.getpid(), os.getppid()):
         sys.exit("not the first process of a container: ending all others would end those of this user")
@@ -103,7 +95,7 @@ class WarmParent:
     def _launch(self, nonce: str, job: dict[str, Any], *, fork: bool) -> None:
         read_end, write_end = os.pipe()
         own = leftovers.children()  # of what `preload` started
-        child = _fork(job, write_end, (read_end, self._records)) if fork else _spawn(job, write_end)
+        child = children.fork(job, write_end, (read_end, self._records)) if fork else children.spawn(job, write_end)
         os.close(write_end)
         try:
             status, detail, launch = self._watch(nonce, child, read_end)
@@ -111,9 +103,9 @@ class WarmParent:
                 stacks.ask(child)
         finally:
             os.close(read_end)
-            kill_group(child)
+            children.kill_group(child)
             if self._alone:
-                end_all_others()
+                children.end_all_others()
             leftovers.end_children(own)
         exit_message = {"event": "exit", "status": status, "detail": detail}
         self._send(nonce, exit_message | {"case": launch.case, "paused_s": launch.paused_s})
@@ -128,23 +120,23 @@ class WarmParent:
                 ready = selector.select(launch.patience.slice())
                 if not ready and launch.patience.left() <= 0:
                     return "timeout", f"no progress within {launch.limit_s:g} s", launch
-                if not ready and has_ended(child):  # what it left running may hold the records open
-                    return (*_reap(child, launch.done), launch)
+                if not ready and children.has_ended(child):  # what it left running may hold the records open
+                    return (*children.reap(child, launch.done), launch)
                 for key, _ in ready:
                     if key.fd == self._commands:
                         self._read_commands()
                         if self._ended:  # the driver is gone
-                            kill_group(child)
+                            children.kill_group(child)
                             leftovers.end_children(frozenset())
                             os._exit(1)
                         continue
                     data = os.read(records, READ_BYTES)
                     if not data:
-                        return (*_reap(child, launch.done), launch)
+                        return (*children.reap(child, launch.done), launch)
                     if not self._relay_lines(nonce, launch, data):
                         return "crashed", "a line on the record stream is no message of ours", launch
                     if launch.done:  # what it left running holds the records open, and is killed with its group
-                        return (*_reap(child, launch.done), launch)
+                        return (*children.reap(child, launch.done), launch)
 
     def _relay_lines(self, nonce: str, launch: _Watched, data: bytes) -> bool:
         """Hand on the whole lines; false at the first that is no message."""
@@ -230,120 +222,3 @@ def _open_files() -> Iterator[str]:
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             yield str(entry.readlink())
-
-
-def _fork(job: dict[str, Any], write_end: int, not_theirs: tuple[int, ...]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        for descriptor in not_theirs:
-            os.close(descriptor)
-        _own_group()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        jobs.run(job, Channel(write_end))
-        status = 0
-    except BaseException as error:  # noqa: BLE001 - a fork must never return into the parent's loop
-        sys.stderr.write(f"{jobs.one_line(error)}\n")
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
-def _spawn(job: dict[str, Any], write_end: int) -> int:
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(Path(__file__).with_name("__main__.py")), "launch"],
-        stdin=subprocess.PIPE,
-        pass_fds=(write_end,),
-        env={**os.environ, RECORDS_VARIABLE: str(write_end)},
-        start_new_session=True,
-    )
-    assert process.stdin is not None  # noqa: S101 - asked for above
-    with contextlib.suppress(BrokenPipeError):  # it died at once: the reader of its records will see
-        process.stdin.write(json.dumps(job).encode())
-        process.stdin.close()
-    process.returncode = 0  # we reap it ourselves
-    return process.pid
-
-
-def _plain_launch() -> int:
-    """The body of a plainly started launch: its job comes on stdin, its records go to a descriptor of its own."""
-    records = int(os.environ.pop(RECORDS_VARIABLE))
-    os.set_inheritable(records, False)
-    job = json.loads(sys.stdin.buffer.read())
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    _die_with_parent()
-    jobs.run(job, Channel(records))
-    with contextlib.suppress(Exception):
-        sys.stderr.flush()
-    os._exit(0)
-
-
-def _own_group() -> None:
-    os.setsid()
-    _die_with_parent()
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, where the kernel can (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def has_ended(child: int) -> bool:
-    """Whether a child has ended; leaves it to be reaped."""
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _reap(child: int, done: bool) -> tuple[str, str]:
-    """Status and detail of a launch that closed its records."""
-    deadline = time.monotonic() + KILL_WAIT_S
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
-            if done and code == 0:
-                return "ok", ""
-            return "crashed", _death(code)
-        time.sleep(0.001)
-    return "crashed", "closed its records but did not end"
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def kill_group(child: int) -> None:
-    """Kill a launch with all processes of its group, and reap it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(child, signal.SIGKILL)
-    deadline = time.monotonic() + KILL_WAIT_S
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline and os.waitpid(child, os.WNOHANG)[0] == 0:
-            time.sleep(0.001)
-
-
-def end_all_others() -> None:
-    """Kill every process but the first of the container and this one, those that left a launch's group included."""
-    own = {1, os.getpid()}
-    deadline = time.monotonic() + KILL_WAIT_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(-1, signal.SIGKILL)  # all at once: a fork bomb cannot outrun it
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} <= own:
-            return
-        time.sleep(0.001)

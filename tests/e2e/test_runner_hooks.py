@@ -226,6 +226,8 @@ def test_a_runner_is_made_anew(machine: Machine) -> None:
     (state / "runner-0/.local/bin").mkdir(parents=True)
     (state / "runner-0/.local/bin/evenbench").touch()  # what a job before could have left
     (machine.folder / "tmp/left").mkdir()
+    (machine.folder / "tmp/evenbench-GPU-1.lock").touch()  # another runner's run may hold it
+    (machine.folder / "tmp/evenbench-no-lock.lock").mkdir()
     runner = program(machine.folder, "run.sh", "#!/bin/sh\n")
     with tarfile.open(state / "actions-runner.tar.gz", "w:gz") as archive:
         archive.add(runner, "./run.sh")
@@ -238,7 +240,7 @@ def test_a_runner_is_made_anew(machine: Machine) -> None:
     assert [path.relative_to(home).as_posix() for path in sorted(home.rglob("*"))] == ["runner", "runner/run.sh"]
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert os.access(home / "runner/run.sh", os.X_OK)
-    assert machine.left("tmp") == []
+    assert machine.left("tmp") == ["evenbench-GPU-1.lock"]
     assert (machine.folder / "root").read_text().splitlines() == [
         f"systemctl restart user@{os.getuid()}.service",
         f"chown -R evenbench-0: {home}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from runner.launched import Launched
 from runner.records import Failure, LaunchEnd, LaunchEvent, Writer, read
 
 SPEC = LaunchSpec(side="head", kind="timed", start="plain", round=0)
-QUIET: Any = SimpleNamespace(launch=lambda *_: None, case=lambda _: None, launch_done=lambda *_: None)
+QUIET: Any = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
 
 
 def begin(case: str) -> Message:
@@ -79,6 +80,22 @@ def test_a_launch_without_faults_is_one(tmp_path: Path) -> None:
     session, lost, events, accepted = ran(tmp_path)
     assert (session.asked, lost, accepted, failures(events)) == (["abc"], {}, ["0a", "0b", "0c"], [])
     assert [type(event) for event in events] == [LaunchEvent, LaunchEnd]
+
+
+def test_progress_is_told_which_gpu_a_launch_is_on(tmp_path: Path) -> None:
+    """Launches on several GPUs go on at once."""
+    told: list[tuple[object, ...]] = []
+    progress: Any = SimpleNamespace(
+        launch=lambda *words: told.append(words),
+        case=lambda *words: told.append(words),
+        launch_done=lambda *words: told.append(words),
+    )
+    session: Any = Session()
+    with Writer(tmp_path / "out.jsonl") as writer:
+        recorder = Recorder(writer, {("head", "a"): 0})
+        targets = [{"id": "a", "timeout_s": 1.0}]
+        run_targets(session, recorder, replace(SPEC, uuid="GPU-1"), {}, targets, lambda *_: None, progress)
+    assert told == [("head", "round 1 of 1", 1, "GPU-1"), ("a", "GPU-1"), ({}, "GPU-1")]
 
 
 def test_a_case_that_dies_after_others_is_tried_alone_and_blamed_if_it_dies_again(tmp_path: Path) -> None:

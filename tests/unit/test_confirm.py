@@ -29,9 +29,9 @@ from runner.errors import NothingMeasured, UntrustedInput, UsageError
 from runner.execute import Outcome
 from runner.measuring import Done
 from runner.plan import SEED_BITS, second_seed
-from runner.preparation import may_hold
 from runner.records import End, MuteRecord, PlantRecord, SideInfo
 from runner.request import Request
+from runner.selection import may_hold
 from runner.sides import SideSpec
 from tests import build
 from tests.build import Case

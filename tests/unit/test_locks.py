@@ -151,7 +151,12 @@ def test_locks_of_two_gpus_are_two_and_one_is_free_again(tmp_path: Path) -> None
 def test_locks_are_taken_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs that name the same GPUs otherwise would wait for each other for ever."""
     taken: list[str] = []
-    monkeypatch.setattr(locks, "_take", lambda _descriptor, name, *_: taken.append(name))
+
+    def take(name: str, path: Path, *_: object) -> int:
+        taken.append(name)
+        return os.open(path, os.O_RDWR | os.O_CREAT)
+
+    monkeypatch.setattr(locks, "_take", take)
     for names in ([FIRST, SECOND], [SECOND, FIRST]):
         with held(names, tmp_path):
             pass
@@ -173,8 +178,56 @@ def test_a_link_is_no_lock(tmp_path: Path) -> None:
 
 def test_a_pipe_left_in_the_place_of_a_lock_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(lock_of("host", tmp_path), 0o400)
-    with held(["host"], tmp_path):
-        pass
+    with pytest.raises(UnfitMachine, match="cannot be opened: it is no file of its own"):
+        held(["host"], tmp_path).__enter__()
+
+
+def test_a_hard_link_to_a_file_of_ours_is_not_written(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("kept")
+    target.chmod(0o600)
+    lock_of("host", tmp_path).hardlink_to(target)
+    with pytest.raises(UnfitMachine, match="cannot be opened: it is no file of its own"):
+        held(["host"], tmp_path).__enter__()
+    assert target.read_text() == "kept"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_serves_all_users_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with held(["host"], tmp_path):
+            assert lock_of("host", tmp_path).stat().st_mode & 0o777 == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_a_lock_that_is_removed_while_it_is_waited_for_is_made_anew(tmp_path: Path) -> None:
+    """What was waited for is then no file that a third run would find."""
+    with another_run(FIRST, tmp_path) as other:
+
+        def waiting(_line: str) -> None:
+            lock_of(FIRST, tmp_path).unlink()
+
+        with machine_locks([FIRST], waiting, folder=tmp_path):
+            assert other.poll() is None
+            with pytest.raises(UnfitMachine, match=f"measuring on {FIRST}: process {os.getpid()}"):
+                machine_locks([FIRST], no_wait, folder=tmp_path, wait=False).__enter__()
+
+
+def test_a_lock_that_is_removed_as_it_is_taken_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = locks._locked, [True]
+
+    def locked(descriptor: int) -> bool:
+        taken = real(descriptor)
+        if left:
+            left.pop()
+            lock_of(FIRST, tmp_path).unlink()
+        return taken
+
+    monkeypatch.setattr(locks, "_locked", locked)
+    with held([FIRST], tmp_path):
+        assert json.loads(lock_of(FIRST, tmp_path).read_text())["pid"] == os.getpid()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from runner.config import Config, RunSettings, parse, resolve
 from runner.errors import SetupError, UsageError
 from runner.planting import plant_of, planted_case, slow_down
-from runner.preparation import Found, Point
 from runner.records import PlantRecord, SideName
+from runner.selection import Found, Point
 from runner.timing.protocol import Segment
 from runner.worker import plant
 from runner.worker.plant import MARGIN, slowed, waiting

@@ -14,19 +14,9 @@ from runner.config import Config, RunSettings, resolve
 from runner.errors import CaseError, NothingMeasured, UsageError
 from runner.launch import Message
 from runner.plan import Plan
-from runner.preparation import (
-    Broken,
-    Crew,
-    Found,
-    Point,
-    choose,
-    discover,
-    fix_counts,
-    may_hold,
-    refuse_broken,
-    unmatched,
-)
+from runner.preparation import fix_counts
 from runner.records import CaseEvent, ImplementationRecord, SideName
+from runner.selection import Broken, Crew, Found, Point, choose, discover, may_hold, refuse_broken, unmatched
 from runner.sides import Checkout, Side
 
 PLAN = Plan(("base", "head"), seed=1, rounds=6)

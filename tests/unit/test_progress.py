@@ -6,6 +6,7 @@ import io
 import os
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
@@ -96,6 +97,88 @@ class TestLive:
         assert "[/bold]" in text
         assert "[n=1]" in text
         assert all(char.isprintable() or char == "\n" for char in text)
+
+
+FIRST, SECOND = "GPU-6d786b7a-3994-ba1c-b185-f30fe02ae0bc", "GPU-7e99aaaa-0000-1111-2222-333344445555"
+
+
+class TestSeveralGpus:
+    def test_each_has_a_line_and_a_counter_of_its_own(self, now: list[float]) -> None:
+        progress = live()
+        progress.more(4)
+        progress.launch("head", "round 1 of 2", 3, SECOND)
+        assert frame(progress)[0][2:] == "round 1 of 2 · head"  # as ever, until a second one launches
+        progress.launch("base", "round 1 of 2", 2, FIRST)
+        progress.case("a/first", FIRST)
+        progress.case("b/first", SECOND)
+        progress.case("b/second", SECOND)
+        above, bar, *lines = frame(progress)
+        assert above[2:] == "round 1 of 2"
+        assert bar.endswith(" 2 GPUs")
+        assert lines == [
+            "GPU-6d786b7a · base · case 1 of 2 · a/first",
+            "GPU-7e99aaaa · head · case 2 of 3 · b/second",
+        ]
+        now[0] += 10
+        progress.launch_done(SEEN, FIRST)
+        above, _, *lines = frame(progress)
+        # A launch and the first third of another took 10 s, and 2 2/3 are left; no device speaks for both.
+        assert above[2:] == "round 1 of 2 · about 20 s left"
+        assert lines == ["GPU-6d786b7a · idle · 1980 MHz, 36 °C", "GPU-7e99aaaa · head · case 2 of 3 · b/second"]
+        progress.launch("head", "round 1 of 2", 2, FIRST)
+        assert frame(progress)[2] == "GPU-6d786b7a · head · 2 cases · 1980 MHz, 36 °C"
+
+    def test_a_new_stage_has_no_launches(self) -> None:
+        progress = live()
+        for gpu in (FIRST, SECOND):
+            progress.launch("head", "round 6 of 6", 1, gpu)
+            progress.launch_done({}, gpu)
+        progress.stage("judging after 6 rounds")
+        (line,) = frame(progress)
+        assert line[2:].startswith("judging after 6 rounds · ")
+        progress.launch("base", "round 7 of 9", 1, SECOND)  # the other one's cases are done
+        assert frame(progress)[2:] == ["GPU-6d786b7a · idle", "GPU-7e99aaaa · base · 1 cases"]
+
+    @pytest.mark.parametrize("width", [30, 60, 200])
+    def test_lines_fit_and_foreign_text_is_only_text(self, width: int) -> None:
+        progress = live()
+        for gpu in (FIRST, SECOND):
+            progress.launch_done({**SEEN, "throttle_reasons": "[red]x\x1b[2J\n"}, gpu)
+            progress.launch("head", "round 2 of 2", 1, gpu)
+            progress.case("\r[/bold]\x1b" + "y" * 300, gpu)
+        lines = frame(progress, width)
+        assert len(lines) == 4
+        assert max(map(len, lines)) <= width
+        assert all(line.isprintable() for line in lines)
+        assert all(line.endswith("…") for line in lines[2:])
+
+    def test_plain_lines_are_one_a_round(self, now: list[float]) -> None:
+        file = io.StringIO()
+        with ConsoleProgress(Console(file=file, width=200), 4, live=False) as progress:
+            for number in (1, 2):
+                for gpu in (FIRST, SECOND):
+                    progress.launch("head", f"round {number} of 2", 1, gpu)
+                now[0] += 2
+                for gpu in (FIRST, SECOND):
+                    progress.launch_done(SEEN, gpu)
+        assert file.getvalue().splitlines() == ["[   0.0 s] round 1 of 2", "[   2.0 s] round 2 of 2 · about 2 s left"]
+
+    def test_no_launch_of_any_thread_is_lost(self) -> None:
+        progress = live()
+        progress.more(10_000)
+
+        def chain(gpu: str) -> None:
+            for _ in range(500):
+                progress.launch("head", "round 1 of 1", 2, gpu)
+                progress.case("a", gpu)
+                progress.launch_done({}, gpu)
+
+        with ThreadPoolExecutor() as pool:
+            done = [pool.submit(chain, f"GPU-{number}") for number in range(4)]
+            while not all(each.done() for each in done):
+                frame(progress)
+        assert [each.result() for each in done] == [None] * 4
+        assert progress._timed == 2_000
 
 
 class TestLines:

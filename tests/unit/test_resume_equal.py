@@ -27,10 +27,10 @@ from runner.config import parse, resolve
 from runner.execute import end_of, execute
 from runner.launch import Message
 from runner.plan import Plan
-from runner.preparation import Crew
 from runner.records import Header, SideName, Writer
 from runner.resume import cut_to_header, take_up
 from runner.rounds import Run
+from runner.selection import Crew
 from runner.sides import Checkout, Side
 from tests import build
 
@@ -47,17 +47,17 @@ class Shown:
 
     round = 0
 
-    def launch(self, side: str, text: str, cases: int) -> None:
+    def launch(self, side: str, text: str, cases: int, gpu: str = "") -> None:
         if text.startswith("round "):
             self.round = int(text.split()[1]) - 1
 
     def stage(self, text: str) -> None:
         pass
 
-    def case(self, case_id: str) -> None:
+    def case(self, case_id: str, gpu: str = "") -> None:
         pass
 
-    def launch_done(self, seen: object) -> None:
+    def launch_done(self, seen: object, gpu: str = "") -> None:
         pass
 
     def more(self, launches: int) -> None:

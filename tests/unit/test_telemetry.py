@@ -401,7 +401,7 @@ class Session:
 def test_telemetry_stands_on_the_launchs_last_line(
     messages: list[dict[str, Any]], kept: dict[str, float], tmp_path: Path
 ) -> None:
-    quiet = SimpleNamespace(launch=lambda *_: None, case=lambda _: None, launch_done=lambda _: None)
+    quiet = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
     with Writer(tmp_path / "results.jsonl") as writer:
         recorder = Recorder(writer, indices={("head", "a"): 0})
         spec = LaunchSpec(side="head", kind="timed", start="fork", round=0)

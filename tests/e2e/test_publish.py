@@ -156,13 +156,13 @@ class TestStates:
     def test_no_case_gave_a_number(self, desk: Desk) -> None:
         desk.publish(desk.results(FAILED))
         assert states(desk) == ["failed"]
-        assert "❌ failed" in desk.fake.bodies()[0]
+        assert "❌\u00a0failed" in desk.fake.bodies()[0]
         assert checks(desk) == [("completed", "failure")]
 
     def test_nothing_in_common_is_nothing_to_compare(self, desk: Desk) -> None:
         desk.publish(desk.results(Case("norm/new", base=None)))
         assert states(desk) == ["nothing"]
-        assert "🆕 new" in desk.fake.bodies()[0]
+        assert "🆕\u00a0new" in desk.fake.bodies()[0]
         assert checks(desk) == [("completed", "neutral")]
 
     def test_a_partial_run_is_no_success(self, desk: Desk) -> None:

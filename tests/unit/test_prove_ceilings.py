@@ -30,7 +30,8 @@ def prove(
     kept: float = 0.4,
 ) -> bool:
     answers = iter([*processes, GOOD])  # the last is that on zeros
-    monkeypatch.setattr(prove_ceilings, "probed", lambda *_: (answer(next(answers)), wall))
+    for way in ("probed", "commanded"):
+        monkeypatch.setattr(prove_ceilings, way, lambda *_: (answer(next(answers)), wall))
     monkeypatch.setattr(prove_ceilings, "device_name", lambda _: "NVIDIA H200")
     monkeypatch.setattr(prove_ceilings, "kept_answer_s", lambda *_: kept)
     asked = argparse.Namespace(device="cuda", times=len(processes), out=tmp_path)

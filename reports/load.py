@@ -38,7 +38,7 @@ from .gather import Gathered, gather
 from .markdown import sanitise
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
-FILES_AT_MOST = 4  # as large files together: who reads them holds some five times their size
+FILES_AT_MOST = 4  # as large files together: who reads them holds a little more than their size
 READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
 
 

@@ -16,8 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from statistics import median_low
 from typing import Literal, TypeAlias
 
 from reports.load import Results, load_file
@@ -50,7 +50,7 @@ class Outcome:
     again: int = 0  # launches that took up what another left
     blows: list[Blow] = field(default_factory=list)  # that hit the driver
     commands: int = 0  # of the driver: the first, and each that resumed it
-    descriptors: tuple[int, int] = (0, 0)  # median of the driver, in the first and in the last quarter of its time
+    descriptors: tuple[int, int] = (0, 0)  # most of the driver, in the first and in the last quarter of its time
     memory_mb: tuple[float, float] = (0.0, 0.0)  # the same
     wall_s: float = 0.0
 
@@ -59,6 +59,11 @@ class Outcome:
         return Counter(
             {effect: sum(n for name, n in self.faults.items() if FAULTS[name][0] == effect) for effect in EFFECTS}
         )
+
+
+def _most(looks: Sequence[int]) -> int:
+    """The highest that two looks in a row reach: one may fall on the moment in which a process gets its pipes."""
+    return max((min(pair) for pair in pairwise(looks)), default=looks[0])
 
 
 class Chaos:
@@ -142,8 +147,7 @@ class Chaos:
             time.sleep(POLL_S)
         if blow == "none" and not resume and (quarter := len(seen) // 4):
             first, last = seen[:quarter], seen[-quarter:]
-            # The median: a look may fall on the moment in which a command of git has seven more open.
-            outcome.descriptors = (median_low(files for files, _ in first), median_low(files for files, _ in last))
+            outcome.descriptors = (_most([files for files, _ in first]), _most([files for files, _ in last]))
             outcome.memory_mb = (max(memory for _, memory in first), max(memory for _, memory in last))
             if outcome.descriptors[1] > outcome.descriptors[0] + SPARE_DESCRIPTORS:
                 outcome.wrong.append("the driver had {} files open, and {} in the end".format(*outcome.descriptors))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.fault_cases import FAULTS, HEALTHY, drawn
-from scripts.faults import Chaos
+from scripts.faults import Chaos, _most
 from tests.unit.test_docs import ROOT
 
 DONE = ("kill the parent", "harm later", "leave a thread", "fork", "raise", "clear variables", "garbage")
@@ -56,3 +56,9 @@ def test_a_soak_ends_by_itself_with_a_summary() -> None:
     assert re.fullmatch(
         r"1 runs, 2 commands, \d+ launches, 8 faults of \d kinds, \d+ measurements of .*: all held", last
     )
+
+
+def test_one_look_at_many_files_is_no_leak_and_files_that_stay_are() -> None:
+    assert _most([11, 11, 18, 11, 12, 12]) == 12
+    assert _most([11, 12, 13, 14]) == 13
+    assert _most([7]) == 7

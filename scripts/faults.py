@@ -50,7 +50,7 @@ class Outcome:
     again: int = 0  # launches that took up what another left
     blows: list[Blow] = field(default_factory=list)  # that hit the driver
     commands: int = 0  # of the driver: the first, and each that resumed it
-    descriptors: tuple[int, int] = (0, 0)  # most of the driver, in the first and in the last quarter of its time
+    descriptors: tuple[int, int] = (0, 0)  # most of the driver, in the first quarter and the second half of its time
     memory_mb: tuple[float, float] = (0.0, 0.0)  # the same
     wall_s: float = 0.0
 
@@ -147,7 +147,8 @@ class Chaos:
             time.sleep(POLL_S)
         if blow == "none" and not resume and (quarter := len(seen) // 4):
             first, last = seen[:quarter], seen[-quarter:]
-            outcome.descriptors = (_most([files for files, _ in first]), _most([files for files, _ in last]))
+            later = [files for files, _ in seen[len(seen) // 2 :]]  # at last a driver judges, and its launches are gone
+            outcome.descriptors = (_most([files for files, _ in first]), _most(later))
             outcome.memory_mb = (max(memory for _, memory in first), max(memory for _, memory in last))
             if outcome.descriptors[1] > outcome.descriptors[0] + SPARE_DESCRIPTORS:
                 outcome.wrong.append("the driver had {} files open, and {} in the end".format(*outcome.descriptors))

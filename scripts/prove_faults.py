@@ -58,7 +58,10 @@ def show(outcome: Outcome) -> None:
             ("launches in all, preparation included", f"{outcome.launches:,}"),
             ("of them to go on after another", f"{outcome.again:,}"),
             ("measurements of healthy cases, all with their full count", f"{outcome.healthy:,} of {whole:,}"),
-            ("files that the driver had open, in the first and last quarter", "{} and {}".format(*outcome.descriptors)),
+            (
+                "files that the driver had open, in the first quarter and the second half",
+                "{} and {}".format(*outcome.descriptors),
+            ),
             ("memory of the driver, the same", "{:.0f} and {:.0f} MB".format(*outcome.memory_mb)),
             (f"looking after a case, median of {LOOKS}", f"{looking_after_us():.0f} µs"),
             ("wall time", seconds(outcome.wall_s)),

@@ -95,6 +95,16 @@ class WallClock:
         return took
 
 
+def repeated(start: Callable[[], object], count: int) -> Callable[[], None]:
+    """A call that starts something so often."""
+
+    def run() -> None:
+        for _ in range(count):
+            start()
+
+    return run
+
+
 def device_clock(cupti: Callable[[], Timer], synchronize: Callable[[], object]) -> LaunchClock:
     """CUPTI's clock, else the wall's; which one it is stands in its name."""
     try:

@@ -14,7 +14,7 @@ from ..timing.cache import ReadSweep
 from ..timing.cupti import CuptiTimer
 from . import kernels
 from .benchmarker import Probe
-from .clocks import LaunchClock, device_clock
+from .clocks import LaunchClock, device_clock, repeated
 from .gemm import GEMM_DTYPES, GEMM_REST_S, gemm_shapes
 from .probes import BUFFER_BYTES, Shape, Target, Unsupported
 
@@ -214,16 +214,6 @@ class CudaDevice:
 
         buffer = torch.zeros(nbytes // 4, dtype=torch.int32, device="cuda")
         return buffer if self._zeros else buffer.random_(-(1 << 31), (1 << 31) - 1)
-
-
-def repeated(start: Callable[[], object], count: int) -> Callable[[], None]:
-    """A call that starts something so often."""
-
-    def run() -> None:
-        for _ in range(count):
-            start()
-
-    return run
 
 
 def _moving(words: int, threads: int) -> str:

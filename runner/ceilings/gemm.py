@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .benchmarker import Probe
+from .clocks import repeated
 from .probes import Shape, Unsupported
 
 SIZE = 8192  # rows, columns and sums: large enough that the library's own costs vanish
-GEMM_REST_S = (
-    0.25  # before a peak: a large product draws so much power that clocks fall within 50 ms of a rested device's
-)
+GEMM_REST_S = 0.25  # before a peak: large products draw so much power that the clocks soon fall
 FP8 = "float8_e4m3fn"
 GEMM_DTYPES = ("float32", "tf32", "float64", "float16", "bfloat16", "int8", FP8)
 FP8_CAPABILITY = (8, 9)
@@ -30,12 +29,8 @@ def gemm_shapes(dtype: str, busy: Callable[[Callable[[], object]], float], *, ze
     product, called = _product(dtype, zeros=zeros)
 
     def sample(iterations: int) -> float:
-        def run() -> None:
-            for _ in range(iterations):
-                product()
-
         set_precision(dtype)
-        return busy(run)
+        return busy(repeated(product, iterations))
 
     return [Shape(f"{called} {SIZE}³", Probe(sample, 2 * SIZE**3))]
 

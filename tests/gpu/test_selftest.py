@@ -163,7 +163,7 @@ def in_turn(turns: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_torchs_profiler_sees_the_same_after_ours(torch: Any) -> None:
+def test_torchs_profiler_sees_the_same_after_ours() -> None:
     """Kineto and cupti-python in one process: each sees all kernels, and equal times."""
     finished = in_turn("ours,ours,theirs,theirs")
     assert finished.returncode == 0, finished.stderr
@@ -175,7 +175,7 @@ def test_torchs_profiler_sees_the_same_after_ours(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("turns", ["theirs,ours", "ours,theirs,ours"])
-def test_after_torchs_profiler_ours_says_who_holds_cupti(turns: str, torch: Any) -> None:
+def test_after_torchs_profiler_ours_says_who_holds_cupti(turns: str) -> None:
     """Kineto stays subscribed until the process ends."""
     finished = in_turn(turns)
     assert finished.returncode != 0

@@ -1,11 +1,15 @@
 """One chain of launches a GPU: chains run side by side, and what one of them does never overlaps with itself.
 
 A case stays on one chain for all its rounds, so no verdict mixes GPUs. Cases on the host have the host to themselves.
+Chains keep no step: in step, all would open their devices at the same moment, which a driver does one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +20,7 @@ from .records import SideName
 from .selection import Crew
 
 Made = TypeVar("Made")
+ROUNDS_AHEAD = 1  # of a chain: as many are made again when an interrupted run goes on
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,48 @@ class Lanes:
         for chain in self.chains:
             for crew in chain.crews:
                 crew.session.abandon()
+
+
+class Pace:
+    """Lets chains make their rounds at their own pace, none further ahead of another than `ROUNDS_AHEAD`.
+
+    Args:
+        chains: how many there are.
+        first: number of the first round.
+        in_time: whether another round may begin; asked once a round, so that all make the same ones.
+    """
+
+    def __init__(self, chains: int, first: int, in_time: Callable[[], bool]) -> None:
+        self._begun = dict.fromkeys(range(chains), first - 1.0)
+        self._in_time = in_time
+        self._allowed: dict[int, bool] = {}
+        self._moved = threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, chain: int) -> Iterator[Callable[[int], bool]]:
+        """Within it, what a chain calls before each round: waits for the others, and is false where time is over.
+
+        A chain that leaves it, by an error too, keeps nobody waiting.
+        """
+        try:
+            yield lambda number: self._begin(chain, number)
+        finally:
+            self._move(chain, math.inf)
+
+    def _begin(self, chain: int, number: int) -> bool:
+        with self._moved:
+            self._moved.wait_for(lambda: min(self._begun.values(), default=number) >= number - ROUNDS_AHEAD)
+            if number not in self._allowed:
+                self._allowed[number] = self._in_time()
+            if self._allowed[number]:
+                self._begun[chain] = number
+                self._moved.notify_all()
+            return self._allowed[number]
+
+    def _move(self, chain: int, number: float) -> None:
+        with self._moved:
+            self._begun[chain] = number
+            self._moved.notify_all()
 
 
 def together(tasks: Sequence[Callable[[], Made]], abandon: Callable[[], None]) -> list[Made]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from .chains import ROUNDS_AHEAD
 from .errors import UntrustedInput, UsageError
 from .records import CaseEvent, End, Header, LaunchEnd, LaunchEvent, Look, Measurement, Reading, SideInfo
 from .rounds import Taken
@@ -65,18 +66,27 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     launches = [event for event in events if isinstance(event, LaunchEvent)]
     if not any(launch.kind == "timed" for launch in launches):
         return header, None
-    begun = max(launch.round for launch in launches if launch.round is not None)  # the last round begun is made again
     ids = {event.index: event.id for event in cases}
     ran = {ids[index]: launch.uuid for launch in launches for index in launch.order if launch.uuid and index in ids}
     looks = [event for event in events if isinstance(event, Look)]
     return header, Taken(
         cases,
-        begun,
+        _whole_rounds(launches, looks),
         len(launches),
         {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks},
         ran,
         _measuring_s(launches, [event for event in events if isinstance(event, LaunchEnd)]),
     )
+
+
+def _whole_rounds(launches: Sequence[LaunchEvent], looks: Sequence[Look]) -> int:
+    """How many rounds are whole on every GPU: the last one begun is made again, on several with those they may be ahead.
+
+    At a look all were whole.
+    """
+    begun = max(launch.round for launch in launches if launch.round is not None)
+    ahead = ROUNDS_AHEAD if len({launch.uuid for launch in launches}) > 1 else 0
+    return max(begun - ahead, 0, *(look.rounds for look in looks))
 
 
 def _measuring_s(launches: Sequence[LaunchEvent], ends: Sequence[LaunchEnd]) -> float:

@@ -7,13 +7,14 @@ statistics; only the cases that he leaves open go on to the next look.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
-from .chains import Chain, Lanes
+from .chains import Chain, Lanes, Pace
 from .config import RunSettings
 from .config.expectations import Expectation
 from .launch import Message
@@ -136,18 +137,31 @@ class Rounds:
         made = self._run.taken.rounds if self._run.taken else 0
         for self._look in looks:
             self._progress.more(self._launches_a_round() * (self._look - made))
-            while made < self._look:
-                if self._look != looks[0] and not in_time():
-                    self.out_of_budget = True
-                    return made
-                self.make(made)
-                made += 1
-            if judge is None or self._look == looks[-1]:
+            within = in_time if self._look != looks[0] else _always
+            while made < self._look and not self.out_of_budget:
+                made = self._advance(made, within)
+            if self.out_of_budget or judge is None or self._look == looks[-1]:
                 break
             self._open = self._left_open(judge)
             if not self._open:
                 break
         return made
+
+    def _advance(self, made: int, in_time: Callable[[], bool]) -> int:
+        """The rounds up to the look, or one where cases of the host wait for all chains. Returns how many are made."""
+        numbers = range(made, made + 1 if self._lanes.host else self._look)
+        pace = Pace(len(self._lanes.chains), made, in_time)
+
+        def rounds(chain: Chain, mine: Callable[[str], bool]) -> tuple[int, int]:
+            with pace.of(self._lanes.chains.index(chain)) as may_begin:
+                done = itertools.takewhile(may_begin, numbers)
+                measured = [self.make(number, chain, mine) for number in done]
+            return len(measured), sum(measured)
+
+        made_by = self._lanes.each(rounds)
+        self.measured += sum(measured for _, measured in made_by)
+        self.out_of_budget = any(count < len(numbers) for count, _ in made_by)
+        return made + min(count for count, _ in made_by)
 
     def _launches_a_round(self) -> int:
         """As `make` starts them, for as long as no case is lost."""
@@ -172,25 +186,26 @@ class Rounds:
         self._recorder.writer.write(Look(rounds=self._look, open=indices))
         return left
 
-    def make(self, number: int) -> None:
-        """One round: a launch of each side on each GPU, forked and plainly started ones apart."""
+    def make(self, number: int, chain: Chain, mine: Callable[[str], bool]) -> int:
+        """A chain's part of a round: a launch of each side, forked and plainly started ones apart. Returns rows measured.
+
+        Args:
+            mine: whether a case is one of this chain's.
+        """
         plan = self._run.plan
         extra = self._table.extra if number < self._run.looks[0] else frozenset()  # one side tells no more by more
-        order = plan.case_order(number, self._going_on(self._open), self._going_on(extra))
+        shared, rest = (self._going_on(filter(mine, ids)) for ids in (self._open, extra))
+        order = plan.case_order(number, shared, rest)
+        crews = {crew.name: crew for crew in chain.crews}
+        measured = 0
+        for start in ("fork", "plain"):
+            for slot, name in enumerate(name for name in plan.side_order(number) if name in crews):
+                ids = [case_id for case_id in order if self._start(name, case_id) == start]
+                if ids:
+                    measured += self._launch(number, slot, chain, crews[name], ids, start)
+        return measured
 
-        def launches(chain: Chain, mine: Callable[[str], bool]) -> int:
-            crews = {crew.name: crew for crew in chain.crews}
-            measured = 0
-            for start in ("fork", "plain"):
-                for slot, name in enumerate(name for name in plan.side_order(number) if name in crews):
-                    ids = [case_id for case_id in order if mine(case_id) and self._start(name, case_id) == start]
-                    if ids:
-                        measured += self._launch(number, slot, chain, crews[name], ids, start)
-            return measured
-
-        self.measured += sum(self._lanes.each(launches))
-
-    def _going_on(self, ids: frozenset[str]) -> list[str]:
+    def _going_on(self, ids: Iterable[str]) -> list[str]:
         """A case whose launches died so often that it cannot be judged is not launched again."""
         allowed = max(LOST_ALLOWED, self._look - ROUNDS_TO_JUDGE)
         return [case_id for case_id in ids if self._lost[case_id] <= allowed]
@@ -245,6 +260,11 @@ class Rounds:
     def _precision(self, case: CaseEvent) -> float:
         """When sampling may stop early; in a comparison never, so that both sides draw equally."""
         return self._run.settings.measure_for(case.id, case.tags).precision if self._run.verb == "run" else 0.0
+
+
+def _always() -> bool:
+    """The rounds of the first look are made in any case."""
+    return True
 
 
 def _target(case: CaseEvent, *, mirrored: bool, precision: float) -> Message:

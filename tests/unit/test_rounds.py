@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
 
-from runner.chains import Lanes
+from runner.chains import Chain, Lanes
 from runner.config import parse, resolve
 from runner.plan import Plan
 from runner.records import Look
@@ -22,8 +22,10 @@ class Watched(Rounds):
 
     made: list[tuple[int, str]]
 
-    def make(self, number: int) -> None:
+    def make(self, number: int, chain: Chain, mine: Callable[[str], bool]) -> int:
+        assert all(map(mine, self._open))
         self.made.append((number, "".join(sorted(self._open))))
+        return 2
 
 
 def rounds_of(
@@ -37,7 +39,7 @@ def rounds_of(
         writer=SimpleNamespace(write=written.append), indices={("base", name): i for i, name in enumerate(CASES)}
     )
     progress: Any = SimpleNamespace(stage=lambda text: None, more=lambda launches: None)
-    rounds: Any = Watched(run, Lanes([], {}), CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress)
+    rounds: Any = Watched(run, Lanes([Chain(None, [])], {}), CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress)
     rounds.made = []
     return rounds, written
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 Values: TypeAlias = dict[str, float | str]
 
 PERIOD_S = 0.1  # NVML's own readings change a few times a second; ten readings cost about 10 ms of a second's wall time
-FIRST_WAIT_S = 0.1  # opening NVML takes 10 to 30 ms; a launch waits no longer for its first reading
+OPEN_WAIT_S = 30.0  # opening NVML takes 10 to 30 ms, several times that beside others; a silent driver is broken
 STOP_WAIT_S = 1.0  # a driver that does not answer is left behind
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"  # the driver of the run puts the GPU's UUID there
 UUID_STARTS = ("GPU-", "MIG-")
@@ -102,10 +102,16 @@ class Telemetry:
         if self._nvml is not None:
             self._thread.start()
 
-    def await_first(self, wait_s: float = FIRST_WAIT_S) -> None:
-        """Wait for the first reading. Call it before this process opens the device: what is in use by then is others'."""
+    def await_first(self, wait_s: float = OPEN_WAIT_S) -> None:
+        """Wait for the first reading. Call it before this process opens the device: what is in use by then is others'.
+
+        And the driver cannot do both at once: where CUDA opens the device while NVML is opened, a lock of libcuda stays
+        with NVML's thread, and the next cuInit of another thread, such as cuBLAS's first, waits for ever (580.159).
+        """
         if self._nvml is not None:
             self._unopened = self._first.wait(wait_s)
+            if not self._unopened:
+                self._note = f"NVML gave no reading within {wait_s:g} s"
 
     def mark(self) -> None:
         """A case is done: look once more, and at other users too. Returns at once."""
@@ -119,7 +125,8 @@ class Telemetry:
         self._wake.set()
         self._thread.join(STOP_WAIT_S)
         seen = self._seen
-        values = dict(seen.facts)
+        values: Values = {"note": self._note} if self._note else {}
+        values |= seen.facts
         values |= _of_readings(list(seen.readings))
         values |= _of_usages(list(seen.usages), os.getpid(), first_is_of_others=self._unopened)
         return values

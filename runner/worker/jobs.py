@@ -55,11 +55,14 @@ def run(job: dict[str, Any], channel: Channel) -> None:
     if job["kind"] == "discover":
         _discover(found, points, channel)
     else:
+        if seen is not None:
+            seen.await_first()  # before `accelerator` asks CUDA
         by_id = {point.id: point for point in points}
         on_device = any(by_id[t["id"]].case.device != HOST for t in job["targets"] if t["id"] in by_id)
         device = accelerator() if on_device and job["kind"] != "texts" else HOST
-        seen = seen or telemetry.start(device)
-        seen.await_first()  # before `identity` opens the device: what is in use by then is others'
+        if seen is None:
+            seen = telemetry.start(device)
+            seen.await_first()  # before the instruments open the device: what is in use by then is others'
         instruments = Instruments()
         proof = instruments.prove_cupti(thorough=job["kind"] == "prepare") if _times_by_cupti(job, device) else {}
         gc.freeze()  # what stands by now stays: a collection before each case looks at what cases left, and is quick

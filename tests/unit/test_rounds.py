@@ -39,7 +39,9 @@ def rounds_of(
         writer=SimpleNamespace(write=written.append), indices={("base", name): i for i, name in enumerate(CASES)}
     )
     progress: Any = SimpleNamespace(stage=lambda text: None, more=lambda launches: None)
-    rounds: Any = Watched(run, Lanes([Chain(None, [])], {}), CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress)
+    rounds: Any = Watched(
+        run, Lanes([Chain(None, [])], {}), CaseTable({}, frozenset(common), frozenset()), {}, {}, recorder, progress
+    )
     rounds.made = []
     return rounds, written
 

@@ -27,6 +27,7 @@ from runner.launched import bounded_facts
 from runner.records import LaunchEnd, Writer, dump, parse_event
 from runner.telemetry import Telemetry, Usage, limits
 from runner.worker import jobs
+from runner.worker.instruments import Instruments
 
 if TYPE_CHECKING:
     from runner.worker.channel import Channel
@@ -264,9 +265,23 @@ def test_a_driver_that_hangs_costs_a_launch_a_bounded_wait(monkeypatch: pytest.M
     seen = Telemetry(Nvml(), UUID)
     seen.start()
     seen.await_first(0.01)
-    assert seen.stop() == {"samples": 0}
+    assert seen.stop() == {"note": "NVML gave no reading within 0.01 s", "samples": 0}
     let_go.set()
     seen._thread.join(10)
+
+
+def test_a_launch_waits_until_nvml_is_open_however_long_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA that opens the device meanwhile would leave a lock of libcuda with NVML's thread."""
+    may_open = threading.Event()
+    opens = Nvml.nvmlInit
+    monkeypatch.setattr(Nvml, "nvmlInit", lambda self: (may_open.wait(10), opens(self)))
+    nvml = Nvml()
+    seen = Telemetry(nvml, UUID, period_s=60)
+    seen.start()
+    threading.Timer(0.5, may_open.set).start()
+    seen.await_first()
+    assert nvml.open == 1
+    assert "note" not in seen.stop()
 
 
 def test_only_a_cuda_device_with_a_uuid_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,6 +389,55 @@ def test_a_launch_looks_after_each_case_and_sends_what_it_saw_before_it_ends(
     assert order == ["first", "machine", "finish", "mark", "finish", "mark", "telemetry", "done"]
     assert [message["values"] for message in sent if message["event"] == "telemetry"] == [{"samples": 2}]
     assert devices == ["cpu"]
+
+
+ON_DEVICE = """
+from evenbench import Bench, case
+
+@case("t/a")
+def a(p, device):
+    return Bench(run=lambda: 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "order"),
+    [
+        ({"timing": "cupti"}, ["first", "CUDA asked", "CUDA opens"]),
+        ({"timer": "auto"}, ["CUDA asked", "first", "CUDA opens"]),  # before it is asked, none knows that there is CUDA
+    ],
+)
+def test_nvml_is_open_before_cuda_opens_the_device(
+    target: dict[str, str], order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "a.py").write_text(ON_DEVICE)
+    sent: list[dict[str, Any]] = []
+
+    def accelerator() -> str:
+        sent.append({"event": "CUDA asked"})
+        return "cuda"
+
+    def opens(self: Any, *, thorough: bool) -> dict[str, Any]:
+        sent.append({"event": "CUDA opens"})
+        return {}
+
+    monkeypatch.setattr(telemetry, "start", lambda device: Watch(sent))
+    monkeypatch.setattr(jobs, "accelerator", accelerator)
+    monkeypatch.setattr(Instruments, "prove_cupti", opens)
+    monkeypatch.setattr(jobs, "Guard", lambda device: None)
+    monkeypatch.setattr(jobs, "WORK", {"any": None})
+    monkeypatch.setattr(jobs, "_one_case", lambda *_: sys.exit("the cases are not asked for"))
+    monkeypatch.setattr(jobs, "identity", lambda device: {"device": device})
+    monkeypatch.setattr(jobs, "enter_root", lambda root: None)
+    monkeypatch.setitem(sys.modules, "evenbench", importlib.import_module("evenbench"))
+    job = {"kind": "any", "root": str(tmp_path), "cases": str(tmp_path / "cases"), "without": []}
+    with pytest.raises(SystemExit, match="not asked for"):
+        jobs.run(
+            job | {"targets": [{"id": "t/a", "timeout_s": 10.0, **target}]},
+            cast("Channel", SimpleNamespace(send=sent.append)),
+        )
+    assert [message["event"] for message in sent if message["event"] in order] == order
 
 
 class Session:

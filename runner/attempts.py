@@ -6,6 +6,7 @@ was asked for.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from .launch import Message, Session
 from .launched import Launched, bounded_facts
 from .records import Failure, LaunchEvent, SideName, Writer
 
+TURN_S = 10.0  # a device opens in half a second; one that does not holds up no other GPU
 STDERR_KEPT = 2_000  # characters of a dead launch's output in its failure record
 
 
@@ -55,6 +57,7 @@ class LaunchSpec:
     rounds: int = 1
     slot: int = 0
     mirrored: bool = False
+    in_turn: bool = False  # opens its device while no other that says so does: two at once take a driver longer
     only_texts: bool = False  # a preparation that ends where the cases have told what they generate
     uuid: str = ""
     driver: str = ""
@@ -74,6 +77,7 @@ class Recorder:
     launches: int = 0
     cpu: str = ""  # model of this machine's CPU
     numbering: threading.Lock = field(default_factory=threading.Lock)  # several GPUs launch at once
+    opening: threading.Lock = field(default_factory=threading.Lock)  # held by a launch until its device is open
 
     def begin(self, spec: LaunchSpec, attempt: int, targets: Sequence[Message], machine: Message) -> int:
         """Write the `launch` line and return its number."""
@@ -161,9 +165,13 @@ def _attempt(
     targets = job["targets"]
     progress.launch(spec.side, spec.text, len(targets), spec.uuid)
     outcome = Launched([target["id"] for target in targets], time.monotonic_ns())
+    turn = contextlib.ExitStack()
     try:
         timeout = max(float(target["timeout_s"]) for target in targets)
+        if spec.in_turn and recorder.opening.acquire(timeout=TURN_S):
+            turn.callback(recorder.opening.release)
         for message in session.launch(job, fork=spec.start == "fork", timeout_s=timeout):
+            turn.close()  # its first message comes once the device is open
             if outcome.number < 0:
                 machine = message if message["event"] == "machine" else {}
                 outcome.number = recorder.begin(spec, attempt, targets, machine)
@@ -172,6 +180,7 @@ def _attempt(
             elif message["event"] == "begin" and outcome.culprit:
                 progress.case(outcome.culprit, spec.uuid)
     finally:
+        turn.close()
         if outcome.number >= 0:
             recorder.writer.write(outcome.end())
         progress.launch_done(outcome.telemetry, spec.uuid)

@@ -1,7 +1,8 @@
 """One chain of launches a GPU: chains run side by side, and what one of them does never overlaps with itself.
 
 A case stays on one chain for all its rounds, so no verdict mixes GPUs. Cases on the host have the host to themselves.
-Chains keep no step: in step, all would open their devices at the same moment, which a driver does one after the other.
+Chains keep no step, and begin one after the other: in step, all would open their devices at the same moment, which a
+driver takes nearly twice as long for.
 """
 
 from __future__ import annotations

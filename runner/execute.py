@@ -190,6 +190,7 @@ class _Preparation:
             side=self.side,
             kind="preparation",
             start="fork" if self.fork else "plain",
+            in_turn=True,
             uuid=chain.uuid,
             driver=chain.driver,
             only_texts=self.run.only_texts,

@@ -72,7 +72,7 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     return header, Taken(
         cases,
         _whole_rounds(launches, looks),
-        len(launches),
+        1 + max(launch.launch for launch in launches),  # a lower number may be missing: several GPUs write at once
         {look.rounds: [ids[i] for i in look.open if i in ids] for look in looks},
         ran,
         _measuring_s(launches, [event for event in events if isinstance(event, LaunchEnd)]),

@@ -123,6 +123,7 @@ class Rounds:
         self._lost: Counter[str] = Counter()  # case → rounds in which a launch of it died
         self._open: frozenset[str] = table.common
         self._look = run.looks[0]
+        self._first = 0  # of the rounds that chains begin together
         self.measured = 0
         self.out_of_budget = False
 
@@ -149,6 +150,7 @@ class Rounds:
 
     def _advance(self, made: int, in_time: Callable[[], bool]) -> int:
         """The rounds up to the look, or one where cases of the host wait for all chains. Returns how many are made."""
+        self._first = made
         numbers = range(made, made + 1 if self._lanes.host else self._look)
         pace = Pace(len(self._lanes.chains), made, in_time)
 
@@ -228,6 +230,7 @@ class Rounds:
             rounds=self._look,
             slot=slot,
             mirrored=self._run.plan.mirrored(number),
+            in_turn=number == self._first,
             uuid=chain.uuid,
             driver=chain.driver,
         )

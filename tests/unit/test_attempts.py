@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from runner import attempts
 from runner.attempts import LaunchSpec, Loss, Recorder, run_targets
 from runner.launch import Message
 from runner.launched import Launched
@@ -96,6 +100,48 @@ def test_progress_is_told_which_gpu_a_launch_is_on(tmp_path: Path) -> None:
         targets = [{"id": "a", "timeout_s": 1.0}]
         run_targets(session, recorder, replace(SPEC, uuid="GPU-1"), {}, targets, lambda *_: None, progress)
     assert told == [("head", "round 1 of 1", 1, "GPU-1"), ("a", "GPU-1"), ({}, "GPU-1")]
+
+
+class Opening(Session):
+    """Opens its device with the first message, as long as a test lets it, and counts how many do at once."""
+
+    def __init__(self, may_open: threading.Event, opening: list[int]) -> None:
+        super().__init__()
+        self.may_open, self.opening = may_open, opening
+
+    def launch(self, job: Message, *, fork: bool, timeout_s: float) -> Iterator[Message]:
+        self.opening.append(self.opening[-1] + 1)
+        self.may_open.wait(20)
+        self.opening.append(self.opening[-1] - 1)
+        yield {"event": "machine"}
+        yield from super().launch(job, fork=fork, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(("in_turn", "turn_s", "most"), [(True, 20.0, 1), (False, 20.0, 2), (True, 0.01, 2)])
+def test_launches_that_go_in_turn_open_their_devices_one_after_the_other(
+    in_turn: bool, turn_s: float, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that does not get its open holds up the others for no longer than a turn."""
+    monkeypatch.setattr(attempts, "TURN_S", turn_s)
+    may_open, opening = threading.Event(), [0]
+    with Writer(tmp_path / "out.jsonl") as writer:
+        recorder = Recorder(writer, {("head", "a"): 0})
+        spec = replace(SPEC, in_turn=in_turn)
+        targets = [{"id": "a", "timeout_s": 1.0}]
+
+        def launched() -> dict[str, Loss]:
+            session: Any = Opening(may_open, opening)
+            return run_targets(session, recorder, spec, {}, targets, lambda *_: None, QUIET)
+
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(launched) for _ in range(2)]
+            deadline = time.monotonic() + (20 if most > 1 else 0.2)
+            while max(opening) < 2 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            may_open.set()
+            assert [future.result(30) for future in both] == [{}, {}]
+    assert max(opening) == most
+    assert not recorder.opening.locked()
 
 
 def test_a_case_that_dies_after_others_is_tried_alone_and_blamed_if_it_dies_again(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runner.chains import Chain, Lanes, together
+from runner.chains import Chain, Lanes, Pace, together
 from runner.machine import Gpu
 
 CASES = ("a", "b", "c", "h")
@@ -50,6 +52,46 @@ def test_the_hosts_cases_wait_for_all_chains() -> None:
 
     both = threading.Barrier(2)
     Lanes([chain(0), chain(1)], {}, frozenset("h")).each(work)
+
+
+def test_a_chain_is_a_round_ahead_at_most() -> None:
+    pace = Pace(2, 3, lambda: True)
+    with pace.of(1) as slow:
+        with pace.of(0) as quick, ThreadPoolExecutor(1) as pool:
+            assert quick(3)  # the other has not begun
+            waits = pool.submit(quick, 4)
+            assert not waits.done()
+            assert slow(3)
+            assert waits.result(20)
+            waits = pool.submit(quick, 5)
+            time.sleep(0.05)
+            assert not waits.done()
+            assert slow(4)
+            assert waits.result(20)
+        assert all(slow(number) for number in range(5, 20))  # one that is done keeps nobody waiting
+
+
+def test_a_chain_that_fails_keeps_nobody_waiting() -> None:
+    pace = Pace(2, 0, lambda: True)
+
+    def fails() -> None:
+        with pace.of(1):
+            raise ZeroDivisionError
+
+    with pace.of(0) as other:
+        with pytest.raises(ZeroDivisionError):
+            fails()
+        assert all(other(number) for number in range(5))
+
+
+def test_whether_there_is_time_is_asked_once_a_round() -> None:
+    answers = [True, False]
+    pace = Pace(2, 8, lambda: answers.pop(0))
+    with pace.of(0) as one, pace.of(1) as other:
+        assert one(8)
+        assert other(8)
+        assert not one(9)
+        assert not other(9)
 
 
 def test_tasks_run_at_once_and_answer_in_their_order() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from runner.chains import Chain, Lanes
 from runner.config import parse, resolve
+from runner.machine import Gpu
 from runner.plan import Plan
 from runner.records import Look
 from runner.rounds import CaseTable, Rounds, Run, Taken
@@ -105,6 +106,47 @@ def test_a_run_that_is_taken_up_goes_on_with_the_cases_that_were_open(
     rounds, _ = rounds_of((2, 4), taken=Taken((), done, 0, looks))
     assert rounds.make_all(judge_of("b"), in_time) == 4
     assert rounds.made == made
+
+
+@pytest.mark.parametrize(
+    ("host", "made"),
+    [
+        ("", {"GPU-0": [0, 1, 2], "GPU-1": [0, 1, 2]}),  # no chain waits for the other between rounds
+        ("c", {"GPU-0": [0, 0, 1, 1, 2, 2], "GPU-1": [0, 1, 2]}),
+    ],
+)
+def test_chains_wait_for_each_other_only_where_cases_of_the_host_do(host: str, made: dict[str, list[int]]) -> None:
+    rounds, _ = rounds_of((3,))
+    chains = [Chain(Gpu(f"GPU-{number}", "H200", "580"), []) for number in range(2)]
+    rounds._lanes = Lanes(chains, {"a": 0, "b": 1}, frozenset(host))
+    began: dict[str, list[int]] = {"GPU-0": [], "GPU-1": []}
+    on_host: list[list[list[int]]] = []
+
+    def make(number: int, chain: Chain, mine: Callable[[str], bool]) -> int:
+        began[chain.uuid].append(number)
+        if mine("c"):
+            on_host.append([list(numbers) for numbers in began.values()])
+        return 2
+
+    rounds.make = make
+    assert rounds.make_all(judge_of("abc"), in_time) == 3
+    assert began == made
+    assert rounds.measured == 2 * sum(map(len, made.values()))
+    if host:
+        assert on_host == [[sorted([*range(n + 1)] * 2), [*range(n + 1)]] for n in range(3)]
+
+
+def test_the_first_round_that_chains_begin_together_goes_in_turn() -> None:
+    rounds, _ = rounds_of((2, 4))
+    first: list[tuple[int, int]] = []
+
+    def make(number: int, chain: Chain, mine: Callable[[str], bool]) -> int:
+        first.append((number, rounds._first))
+        return 1
+
+    rounds.make = make
+    rounds.make_all(judge_of("a"), in_time)
+    assert first == [(0, 0), (1, 0), (2, 2), (3, 2)]
 
 
 def test_progress_is_told_how_many_launches_a_look_may_take() -> None:

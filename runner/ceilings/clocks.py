@@ -21,9 +21,6 @@ class LaunchClock(Protocol):
     def busy(self, run: Callable[[], object]) -> float:
         """In which the device worked, gaps between its kernels left out where the clock can tell."""
 
-    def span(self, run: Callable[[], object]) -> float:
-        """From the first start to the last end, gaps included."""
-
     def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
         """In which the device worked on `run` in all of so many calls, each drained and prepared for before it."""
 
@@ -42,19 +39,11 @@ class TimerClock:
 
     def busy(self, run: Callable[[], object]) -> float:
         """See `LaunchClock.busy`. Raises MeasurementError where records are lost or refused."""
-        return self._read(run)[0] * NS
-
-    def span(self, run: Callable[[], object]) -> float:
-        """See `LaunchClock.span`. Raises MeasurementError as well."""
-        return self._read(run)[1] * NS
+        return self._segment(_nothing, run, 1).device_busy_ns[0] * NS
 
     def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
         """See `LaunchClock.each`. Raises MeasurementError as well."""
         return sum(self._segment(prepare, run, count).device_busy_ns) * NS
-
-    def _read(self, run: Callable[[], object]) -> tuple[int, int]:
-        segment = self._segment(_nothing, run, 1)
-        return segment.device_busy_ns[0], segment.latency_ns[0]
 
     def _segment(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> Segment:
         for i in range(count):
@@ -66,7 +55,7 @@ class TimerClock:
 
 
 class WallClock:
-    """The host's clock around a launch and the wait for its end: busy and span are the same."""
+    """The host's clock around a launch and the wait for its end: gaps are part of it."""
 
     name = "host"
 
@@ -83,8 +72,6 @@ class WallClock:
         run()
         self._synchronize()
         return self._clock() - began
-
-    span = busy
 
     def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
         """See `LaunchClock.each`."""

@@ -14,7 +14,7 @@ from ..timing.cache import ReadSweep
 from ..timing.cupti import CuptiTimer
 from . import kernels
 from .benchmarker import Probe
-from .clocks import LaunchClock, device_clock, repeated
+from .clocks import LaunchClock, WallClock, device_clock, repeated
 from .gemm import GEMM_DTYPES, GEMM_REST_S, gemm_shapes
 from .probes import BUFFER_BYTES, Shape, Target, Unsupported
 
@@ -92,8 +92,19 @@ class CudaDevice:
         self._words = buffer_bytes // kernels.WORD_BYTES
         self._buffers = [self._filled(buffer_bytes) for _ in range(2)]
         self._sweep = ReadSweep("cuda")
-        self._clock: LaunchClock = device_clock(CuptiTimer, torch.cuda.synchronize)
-        self.timing = self._clock.name
+        self._wall = WallClock(torch.cuda.synchronize)
+
+    @functools.cached_property
+    def _clock(self) -> LaunchClock:
+        """Opened when first used: from then on every launch is recorded, which makes it slower on the host."""
+        import torch
+
+        return device_clock(CuptiTimer, torch.cuda.synchronize)
+
+    @property
+    def timing(self) -> str:
+        """See `probes.Device`."""
+        return self._clock.name
 
     def targets(self) -> Sequence[Target]:
         """See `probes.Device`."""
@@ -105,7 +116,7 @@ class CudaDevice:
                 for dtype in GEMM_DTYPES
             ),
             *(Target(f"memory/{way}", functools.partial(self._memory, way)) for way in kernels.MEMORY_WAYS),
-            Target("launch", self._launch),
+            Target("launch", self._launch, at_once=True),
         )
 
     def window(self, nbytes: int) -> Sequence[Shape]:
@@ -169,7 +180,7 @@ class CudaDevice:
 
     def _launch(self) -> Sequence[Shape]:
         start = self._starter(self._kernel(kernels.EMPTY_TEXT), _Grid(1, kernels.WARP))
-        probe = Probe(lambda count: self._clock.span(repeated(start, count)), 1, LAUNCHES_LEAST)
+        probe = Probe(lambda count: self._wall.busy(repeated(start, count)), 1, LAUNCHES_LEAST)
         return [Shape("empty kernel, one warp", probe)]
 
     def _passes(self, kernel: Any, grid: _Grid, values: int) -> Callable[[int], float]:

@@ -67,6 +67,7 @@ def find(
     tell: Callable[[str], None],
     *,
     repeats: int = REPEATS,
+    only: str = "",
     rest: Callable[[float], object] = time.sleep,
 ) -> Peaks:
     """Measure everything that a device offers. What it does not, or what fails, stands in `skipped` with its reason.
@@ -74,26 +75,33 @@ def find(
     Args:
         tell: told in a line what is measured now.
         repeats: how often every peak is measured.
+        only: beginning of the keys to measure; then without the curve.
         rest: waits for so many seconds.
     """
     found = Peaks()
-    targets = [
-        chosen
-        for index, target in enumerate(device.targets())
-        if (chosen := _choose(target, bench, found, tell, warm=index == 0))
-    ]
+    offered = [target for target in device.targets() if target.key.startswith(only)]
+    for target in (target for target in offered if target.at_once):
+        if chosen := _choose(target, bench, found, tell, warm=True):
+            for _ in range(repeats):
+                _measure(chosen, bench, found, warm=False)
+    targets: list[_Chosen] = []
+    for target in (target for target in offered if not target.at_once):
+        if chosen := _choose(target, bench, found, tell, warm=not targets):
+            targets.append(chosen)
     for repeat in range(repeats):
         tell(f"peaks, {repeat + 1} of {repeats}")
         for index, chosen in enumerate(targets):
             if chosen.rest_s:
                 rest(chosen.rest_s)
             _measure(chosen, bench, found, warm=index == 0)  # the device is warm for those that follow at once
-    tell("bandwidth of small working sets")
-    found.curve = curve.points(
-        (size, rate)
-        for size in curve.sizes(device.window_cap)
-        if (rate := _windows(device, size, bench, found)) is not None
-    )
+    found.repeats = {target.key: found.repeats[target.key] for target in offered if target.key in found.repeats}
+    if not only:
+        tell("bandwidth of small working sets")
+        found.curve = curve.points(
+            (size, rate)
+            for size in curve.sizes(device.window_cap)
+            if (rate := _windows(device, size, bench, found)) is not None
+        )
     return found
 
 

@@ -187,8 +187,6 @@ class FakeClock:
         run()
         return 0.02
 
-    span = busy
-
     def each(self, prepare: Callable[[], object], run: Callable[[], object], count: int) -> float:
         for _ in range(count):
             prepare()
@@ -286,6 +284,16 @@ def test_a_launch_probe_launches_so_often(gpu: Callable[..., FakeGpu]) -> None:
     shape.probe.sample(5)
     assert fake.launched == [((1, 32), ())] * 5
     assert shape.probe.min_iterations == 1_000
+
+
+def test_launches_are_timed_before_any_is_recorded(
+    gpu: Callable[..., FakeGpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu()
+    monkeypatch.setattr(cuda, "device_clock", lambda *_: pytest.fail("CUPTI is opened"))
+    launch = targets(cuda.CudaDevice(buffer_bytes=MIB))["launch"]
+    assert launch.at_once
+    assert launch.shapes()[0].probe.sample(5) > 0
 
 
 def test_windows_walk_through_the_buffers_and_begin_again(gpu: Callable[..., FakeGpu]) -> None:

@@ -34,7 +34,7 @@ def prove(
         monkeypatch.setattr(prove_ceilings, way, lambda *_: (answer(next(answers)), wall))
     monkeypatch.setattr(prove_ceilings, "device_name", lambda _: "NVIDIA H200")
     monkeypatch.setattr(prove_ceilings, "kept_answer_s", lambda *_: kept)
-    asked = argparse.Namespace(device="cuda", times=len(processes), out=tmp_path)
+    asked = argparse.Namespace(device="cuda", times=len(processes), out=tmp_path, only="")
     return prove_ceilings.prove_ceilings(asked)
 
 
@@ -59,6 +59,15 @@ def test_a_rate_below_its_target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_processes_that_disagree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not prove(monkeypatch, tmp_path, GOOD, GOOD | {"memory/copy": 4.4e12})
+
+
+def test_what_the_host_sets_has_a_row_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not prove(monkeypatch, tmp_path, GOOD | {"launch": 2e5}, GOOD | {"launch": 1.9e5})
+    out = capsys.readouterr().out
+    assert "| processes agree, worst: memory/copy | 0.0% | 2% | yes |" in out
+    assert "| the same of launch, which is the host's | 5.1% | 2% | NO |" in out
 
 
 def test_what_takes_too_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

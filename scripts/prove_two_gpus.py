@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from runner.machine import gpus
 from scripts.parts import ROOT, fresh
-from scripts.prove_figures import Events, seconds, table, timed_launches
+from scripts.prove_figures import NS, Events, seconds, table, timed_launches
 from scripts.prove_instrument import Verbs
 from scripts.prove_launches import REPEAT_CASES, REPEAT_FROM_NS, REPEAT_MAX, Repeated, repeatability, run_cli
 from scripts.prove_verdicts_gpu import HUNDRED
@@ -54,11 +55,13 @@ def _sooner(out: Path) -> bool:
     flagged = {
         count: [row["case"] for row in rows if row["verdict"] in FLAGGED] for count, (_, rows, _) in runs.items()
     }
+    parts = [_parts(events) for events, _, _ in runs.values()]
     table(
         ("a hundred cases against themselves", "one GPU", "two GPUs", "at most"),
         [
             ("measuring", *(seconds(value) for value in measuring.values()), ""),
             ("ratio", "", f"{ratio:.2f}", f"{RATIO_MAX:g}"),
+            *((f"a launch: {part}", *(seconds(spent[part]) for spent in parts), "") for part in parts[0]),
             ("preparation", *(seconds(_end(events)["preparation_s"]) for events, _, _ in runs.values()), ""),
             ("whole command", *(seconds(wall) for _, _, wall in runs.values()), ""),
             ("rows", *(len(rows) for _, rows, _ in runs.values()), ""),
@@ -129,6 +132,25 @@ def _neighbour(folder: Path, uuid: str) -> Iterator[None]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOPPED_S)
             process.kill()
+
+
+def _parts(events: Events) -> Mapping[str, float]:
+    """Where the wall time of a timed launch goes, in seconds; medians."""
+    launches = timed_launches(events)
+    sampling: dict[int, float] = dict.fromkeys((launch["launch"] for launch in launches), 0.0)
+    for event in events:
+        if event["event"] == "measurement":
+            sampling[event["launch"]] += event["wall_ns"] / NS
+    first = [launch["first_sample_ns"] / NS for launch in launches]
+    rest = [
+        launch["wall_ns"] / NS - began - sampling[launch["launch"]]
+        for launch, began in zip(launches, first, strict=True)
+    ]
+    return {
+        "to its first sample": statistics.median(first),
+        "sampling": statistics.median(sampling.values()),
+        "between cases, and its end": statistics.median(rest),
+    }
 
 
 def _end(events: Events) -> Mapping[str, Any]:

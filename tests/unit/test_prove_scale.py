@@ -40,6 +40,20 @@ def test_two_gpus_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         prove_two_gpus.two_gpus(argparse.Namespace(out=tmp_path, launches=2))
 
 
+def test_the_time_of_a_launch_is_told_in_parts() -> None:
+    events: list[dict[str, Any]] = []
+    for number, (wall, first) in enumerate([(3.0, 0.5), (2.0, 0.4), (9.0, 0.6)]):
+        events += [
+            {"event": "launch", "kind": "timed", "launch": number},
+            {"event": "measurement", "launch": number, "wall_ns": 500_000_000},
+            {"event": "measurement", "launch": number, "wall_ns": 700_000_000},
+            {"event": "launch_end", "launch": number, "wall_ns": int(wall * 1e9), "first_sample_ns": int(first * 1e9)},
+        ]
+    assert prove_two_gpus._parts(events) == pytest.approx(
+        {"to its first sample": 0.5, "sampling": 1.2, "between cases, and its end": 1.3}
+    )
+
+
 def test_cases_that_ran_on_two_gpus_are_found() -> None:
     launches = [{"event": "launch", "kind": "timed", "round": 0, "launch": n, "uuid": f"GPU-{n % 2}"} for n in range(4)]
     measured = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runner.machine import gpus
+from runner.machine import Gpu, gpus
 from tests.fakes.repositories import Repository
 
 pytestmark = pytest.mark.gpu
@@ -37,13 +37,35 @@ SUITES = """
     suites: {pr: {include: ["**"], rounds: 6, max_rounds: 6}}
 """
 
+OPENS = """
+import sys
+import torch
+from runner import telemetry
+from runner.timing.cupti import CuptiTimer, probe
+assert torch.accelerator.is_available()
+print("ready", flush=True)
+sys.stdin.readline()
+watch = telemetry.start("cuda")
+watch.await_first()
+probe(CuptiTimer())
+x = torch.randn(256, 256, device="cuda")
+assert (x @ x).isfinite().all()
+watch.stop()
+"""
+OPENS_S = 60  # for what takes one
+
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The lines of a comparison of one commit with itself on two GPUs."""
+def two() -> list[Gpu]:
     found = gpus()
     if len(found) < 2:
         pytest.skip(f"this machine has {len(found)} GPUs, and two are needed")
+    return found[:2]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory, two: list[Gpu]) -> list[dict[str, Any]]:
+    """The lines of a comparison of one commit with itself on two GPUs."""
     path = tmp_path_factory.mktemp("two") / "repository"
     path.mkdir()
     repository = Repository(path)
@@ -57,7 +79,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "PYTHONPATH": paths,
         "TMPDIR": str(temporary),
         "EVENBENCH_LOCKS": str(temporary),
-        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in found[:2]),
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in two),
     }
     done = subprocess.run(
         [sys.executable, "-P", "-m", "runner.cli", *words],
@@ -101,3 +123,31 @@ def test_a_launch_sees_the_gpu_that_it_was_sent_to(events: list[dict[str, Any]])
 def test_no_launch_meets_another_process_on_its_gpu(events: list[dict[str, Any]]) -> None:
     others = [end["telemetry"].get("other_processes", 0) for end in of(events, "launch_end")]
     assert max(others) == 0
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_two_launches_that_open_their_devices_at_once_both_go_on(two: list[Gpu], attempt: int) -> None:
+    """Two at once take NVML longer: where CUDA did not wait, a lock of libcuda stayed with NVML's thread, and cuBLAS hung."""
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENS],
+            cwd=ROOT,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for gpu in two
+    ]
+    try:
+        assert [process.stdout.readline() for process in both if process.stdout] == ["ready\n"] * 2
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=OPENS_S)[1] for process in both]
+        assert [process.returncode for process in both] == [0, 0], said
+    finally:
+        for process in both:
+            process.kill()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 from runner.records import Artifact, SideName
 
@@ -14,6 +15,7 @@ from .tables import ComparedRow, row_name
 from .units import count
 
 MET_MAX = 20  # lines of expectations that are met; of more it says how many
+TOLD: Sequence[Literal["changed", "new", "stale"]] = ("changed", "new", "stale")  # artifacts that need a reader
 DIGITS = 4  # of a figure beside what was expected
 UNITS: Mapping[str, str] = MappingProxyType(
     {"tflops": "TFLOP/s", "bandwidth_tbs": "TB/s", "device_busy_ms": "ms"}
@@ -32,7 +34,7 @@ ORDER: Sequence[Outcome] = (*UNMET, "flaky", "met")
 
 @dataclass(frozen=True)
 class Changed:
-    """A text that is not as it was saved: what to call it, and the lines of its diff. Foreign text."""
+    """A text that is not as it was saved, or a stale copy: what to call it, and the lines of its diff. Foreign text."""
 
     title: str
     lines: tuple[str, ...]
@@ -82,27 +84,31 @@ def noted(
 
 
 def changed(artifacts: Sequence[Artifact]) -> list[Changed]:
-    """Those of head whose diff is to be shown, in order."""
+    """Those of head that need a reader, in order."""
     return [
-        Changed(
-            f"artifact {each.status}: {each.name} of {each.case}", tuple(each.diff.split("\n")) if each.diff else ()
-        )
+        Changed(_title(each), tuple(each.diff.split("\n")) if each.diff else ())
         for each in artifacts
         if each.side == "head" and each.status != "equal"
     ]
 
 
+def _title(each: Artifact) -> str:
+    said = f"artifact {each.status}: {each.name}"
+    return f"{said}, which no case gives any more" if each.status == "stale" else f"{said} of {each.case}"
+
+
 def artifacts_line(artifacts: Sequence[Artifact], side: SideName = "head") -> str:
-    """How many texts were held against their saved copies; empty where no case gave any."""
+    """How many texts were held against their saved copies, and how many copies are stale; empty where there are none."""
     seen = Counter(each.status for each in artifacts if each.side == side)
-    told = ", ".join(f"{seen[status]:,} {status}" for status in ("changed", "new", "equal") if seen[status])
+    statuses: Sequence[Literal["changed", "new", "stale", "equal"]] = (*TOLD, "equal")
+    told = ", ".join(f"{seen[status]:,} {status}" for status in statuses if seen[status])
     return f"artifacts against their saved copies: {told}" if told else ""
 
 
 def headline(artifacts: Sequence[Artifact], expectations: Sequence[Expected] = ()) -> list[str]:
     """What a headline says of them: only what needs a reader."""
     statuses = Counter(each.status for each in artifacts if each.side == "head")
-    said = [f"{count(statuses[status], 'artifact')} {status}" for status in ("changed", "new") if statuses[status]]
+    said = [f"{count(statuses[status], 'artifact')} {status}" for status in TOLD if statuses[status]]
     outcomes = Counter(each.outcome for each in expectations)
     unmet = sum(outcomes[outcome] for outcome in UNMET)
     if unmet:

@@ -128,7 +128,7 @@ def _by_round(side: SideRow) -> list[Samples | None]:
 def _judged_row(pair: Pair, judgement: Judgement, located: Floats, launches: Mapping[int, Launch]) -> ComparedRow:
     base, head = (located[:, n][~np.isnan(located[:, n])].tolist() for n in (0, 1))
     uneven = judgement.interval is not None and len(base) != len(head)  # else the reason says it
-    extra = [f"{len(base)} launches of base, {len(head)} of head"] if uneven else []
+    extra = [f"{count(len(base), 'launch')} of base, {len(head)} of head"] if uneven else []
     if modes := notes.modes(base, head):
         extra.append(modes)
     if judgement.verdict in ("regressed", "improved") and not pair.on_host:

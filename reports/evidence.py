@@ -58,7 +58,7 @@ def _need(need: Need) -> str:
 def clocks(row: SideRow, results: Results) -> str:
     """Clocks, power, temperature and what held the clocks back, over all timed launches; empty for a host case."""
     seen = _telemetry(row, results)
-    if row.case is not None and row.case.device == HOST:
+    if row.on_host:
         return ""
     if not any(CLOCK_KEY in values for values in seen):
         return ", ".join(distinct(str(values.get("note") or "") for values in seen)) or "not recorded"
@@ -99,7 +99,7 @@ def _fact(name: str, value: float | str | None) -> str:
 
 
 def _telemetry(row: SideRow, results: Results) -> list[Values]:
-    if row.case is not None and row.case.device == HOST:
+    if row.on_host:
         return []  # the state of a device that the case does not use
     ends = {id(launch.event): launch.end for launch in results.launches}
     found = [ends.get(id(each.launch)) for each in row.placed]

@@ -62,9 +62,12 @@ def models(row: SideRow, results: Results) -> tuple[str, ...]:
     device = row.case.device if row.case is not None else ""
     found = []
     for launch in launches:
-        on_host = launch.device in ("", HOST)
-        if not device or on_host == (device == HOST):  # of a case that died before it told, any may be meant
-            found.append(launch.cpu if on_host else launch.device)
+        if device == HOST:  # whatever device the launch opened for other cases
+            found.append(launch.cpu)
+        elif launch.device not in ("", HOST):
+            found.append(launch.device)
+        elif not device:  # of a case that died before it told, any may be meant
+            found.append(launch.cpu)
     return distinct(found)
 
 

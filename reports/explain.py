@@ -93,7 +93,7 @@ def _measured(row: SideRow, found: Times, results: Results) -> list[Line]:
     records = [each.record for each in row.placed]
     launches = [each.launch for each in row.placed]
     return [
-        ("device", _device(launches)),
+        ("device", _device(row, launches)),
         ("timer", _timer(row, records)),
         ("proof", evidence.proof(row, results)),
         ("samples", _samples(row, records)),
@@ -114,15 +114,19 @@ def _measured(row: SideRow, found: Times, results: Results) -> list[Line]:
     ]
 
 
-def _device(launches: Sequence[LaunchEvent]) -> str:
-    seen = {(launch.device, launch.mig) for launch in launches}
-    drivers = distinct(launch.driver for launch in launches)
+def _device(row: SideRow, launches: Sequence[LaunchEvent]) -> str:
+    """A case on the host names its CPU, never the GPU that its launches had beside it."""
     started = Counter("a plain start" if launch.start == "plain" else launch.start for launch in launches)
+    by = ", ".join(f"{units.count(n, 'launch')} by {how}" for how, n in started.items())
+    if row.on_host:
+        return evidence.joined(", ".join(distinct(launch.cpu for launch in launches)) or evidence.HOST, by)
+    seen = {f"{launch.device} {launch.mig}".strip() for launch in launches}
+    drivers = distinct(launch.driver for launch in launches)
     return evidence.joined(
-        ", ".join(sorted(f"{device} {mig}".strip() for device, mig in seen)),
+        ", ".join(sorted(seen)),
         ", ".join(distinct(launch.uuid for launch in launches)),
         f"driver {', '.join(drivers)}" if drivers else "",
-        ", ".join(f"{n:,} {'launch' if n == 1 else 'launches'} by {how}" for how, n in started.items()),
+        by,
     )
 
 
@@ -146,7 +150,10 @@ def _samples(row: SideRow, records: Sequence[Sampled]) -> str:
         f"{kept:,} kept",
         f"{warmup:,} for warm-up in each launch" if warmup else "",
         f"each the mean of {', '.join(f'{batch:,}' for batch in batches)} calls" if batches else "",
-        *(f"stopped {STOPS[stop]}{f' in {n:,} launches' if len(stops) > 1 else ''}" for stop, n in stops.items()),
+        *(
+            f"stopped {STOPS[stop]}" + (f" in {units.count(n, 'launch')}" if len(stops) > 1 else "")
+            for stop, n in stops.items()
+        ),
         "a long call: p10 and p90 are coarse" if any(record.coarse for record in records) else "",
     ]
     return ", ".join(part for part in parts if part)
@@ -244,7 +251,9 @@ def _varying(records: Sequence[Sampled]) -> str:
     counts = Counter(chain.from_iterable(record.n_kernels or () for record in records))
     if len(counts) == 1:
         return f"{units.count(next(iter(counts)), 'kernel')} a call"
-    return "kernels a call: " + ", ".join(f"{n:,} in {seen:,} samples" for n, seen in sorted(counts.items()))
+    return "kernels a call: " + ", ".join(
+        f"{n:,} in {units.count(seen, 'sample')}" for n, seen in sorted(counts.items())
+    )
 
 
 def _dimensions(shape: Sequence[int]) -> str:

@@ -31,6 +31,7 @@ from runner.records import (
 from runner.records.fields import ARTIFACTS_MAX
 
 from .compact import Compactor, Sampled
+from .units import count
 
 RESUMES_MAX = 100  # of one run: each looks through what was measured before
 SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
@@ -206,10 +207,11 @@ def _take_expectation(found: Gathered, event: ExpectationEvent) -> None:
 
 
 def _tell_once(found: Gathered, side: SideName, case: str, what: str) -> None:
-    if (side, case) not in found.implementations:
+    """Refuse what was told already, and a case that is not there; a stale copy is of none."""
+    if case and (side, case) not in found.implementations:
         raise UntrustedInput(f"{case} is not known on {side}")
     if (side, case, what) in found.told:
-        raise UntrustedInput(f"{what} of {case} comes twice")
+        raise UntrustedInput(f"{what}{f' of {case}' if case else ''} comes twice")
     found.told.add((side, case, what))
 
 
@@ -223,7 +225,7 @@ def _take_launch_end(found: Gathered, event: LaunchEnd) -> None:
 def _take_look(found: Gathered, event: Look) -> None:
     """The driver's own note, for --resume and for people: what is judged is what was measured."""
     if event.rounds not in found.header.looks:
-        raise UntrustedInput(f"a look after {event.rounds} rounds, which was not planned")
+        raise UntrustedInput(f"a look after {count(event.rounds, 'round')}, which was not planned")
     if event.open and max(event.open) >= len(found.cases):
         raise UntrustedInput("a look names a case that was not told before")
 

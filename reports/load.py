@@ -6,15 +6,13 @@ A file may hold one shard of a run; `load_files` merges shards that agree on eve
 from __future__ import annotations
 
 import gc
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from runner.errors import UntrustedInput, UsageError
 from runner.records import (
@@ -27,19 +25,18 @@ from runner.records import (
     Header,
     LaunchEnd,
     LaunchEvent,
-    Reading,
     SideEvent,
     SideName,
     Skip,
 )
 
 from .compact import Sampled
-from .gather import Gathered, gather
-from .markdown import sanitise
+from .gather import Gathered
+from .results_file import read_file
+from .units import count
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
 FILES_AT_MOST = 4  # as large files together: who reads them holds a little more than their size
-READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
 
 
 class Placed(NamedTuple):
@@ -202,18 +199,8 @@ def _loaded(paths: Sequence[Path], max_bytes: int | None) -> list[tuple[Path, Ga
     if max_bytes is not None:
         total = sum(path.lstat().st_size for path in paths if path.is_file())
         if total > FILES_AT_MOST * max_bytes:
-            raise UntrustedInput(f"{len(paths)} files of {total} bytes together, which is too much to judge")
-    return [(path, _load(path, max_bytes)) for path in paths]
-
-
-def _load(path: Path, max_bytes: int | None) -> Gathered:
-    try:
-        with _opened(path) as stream:
-            if max_bytes is not None and os.fstat(stream.fileno()).st_size > max_bytes:
-                raise UntrustedInput(f"larger than {max_bytes} bytes")
-            return gather(Reading(stream, max_bytes=max_bytes))
-    except UntrustedInput as error:
-        raise UntrustedInput(f"{path}: {sanitise(error.message)}", error.hint) from None  # it may quote the file
+            raise UntrustedInput(f"{count(len(paths), 'file')} of {total} bytes together, which is too much to judge")
+    return [(path, read_file(path, max_bytes)) for path in paths]
 
 
 @contextmanager
@@ -229,32 +216,12 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, opened without following a link in its last part, and without waiting for a FIFO's writer."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise UsageError(
-            f"{path}: no such file", "`evenbench run` and `evenbench compare` write one by --output"
-        ) from None
-    except OSError as error:
-        if path.is_symlink():
-            raise UntrustedInput("a symbolic link, not a regular file", "name the file that it leads to") from None
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UntrustedInput("not a regular file", "name results files, which run and compare write by --output")
-    with os.fdopen(descriptor, "rb", buffering=READ_BUFFER) as stream:
-        yield stream
-
-
 def _difference(a: Header, b: Header) -> str:
     """Why two headers are not of two shards of one run; empty where they are."""
     if a.shard.index == b.shard.index:
         return f"both are shard {a.shard.index} of {a.shard.count}"
     if a.shard.count != b.shard.count:
-        return f"they are of {a.shard.count} and of {b.shard.count} shards"
+        return f"they are of {count(a.shard.count, 'shard')} and of {count(b.shard.count, 'shard')}"
     if a.shard.plan != b.shard.plan:
         return f"they are of plans {a.shard.plan or 'without durations'} and {b.shard.plan or 'without durations'}"
     own = {"run_id", "started", "shard"}
@@ -307,7 +274,8 @@ def merge(shards: Sequence[Gathered]) -> Results:
             for record in shard.failures
         ),
         skips=tuple(Skipped(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
-        artifacts=tuple(artifact for shard in shards for artifact in shard.artifacts),
+        # A stale copy in a folder without cases is told by every shard.
+        artifacts=tuple(dict.fromkeys(artifact for shard in shards for artifact in shard.artifacts)),
         ceilings=tuple(ceilings for shard in shards for ceilings in shard.ceilings),
         expectations=tuple(expectation for shard in shards for expectation in shard.expectations),
         ends=tuple(shard.end for shard in shards if shard.end is not None),

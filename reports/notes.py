@@ -15,6 +15,7 @@ from .roofline import too_fast
 from .rows import SideRow
 from .tables import Verdict, distinct
 from .times import Times
+from .units import count
 
 KERNEL_NAME_MAX = 60  # of a kernel's name in a note; templated ones run to a thousand characters
 CLOCK_KEY = "sm_clock_mhz"  # of a launch's telemetry: the median SM clock while it ran
@@ -76,7 +77,7 @@ def lacking(sides: Sequence[SideRow], *, partial: bool) -> list[str]:
     for side in sides:
         if number := len(begun - side.samples.keys() - {loss.round for loss in side.losses}):
             why = "the run was interrupted" if partial else "no reason given"
-            found.append(f"{side.side} lacks {number} of {len(begun)} rounds: {why}")
+            found.append(f"{side.side} lacks {number} of {count(len(begun), 'round')}: {why}")
     return found
 
 
@@ -89,9 +90,9 @@ def doubts(sides: Sequence[SideRow]) -> list[str]:
             found.append(f"{side.side} lost {rounds} of {rounds + len(side.placed)} rounds: {side.losses[0].error}")
         records = list(map(attrgetter("record"), side.placed))
         if rejected := list(chain.from_iterable(map(attrgetter("rejected"), records))):
-            found.append(f"{side.side}: {len(rejected)} samples rejected: {rejected[0].reason}")
+            found.append(f"{side.side}: {count(len(rejected), 'sample')} rejected: {rejected[0].reason}")
         if retried := sum(1 for retries in map(attrgetter("retries"), records) if retries):
-            found.append(f"{side.side}: records were lost and measured again in {retried} launches")
+            found.append(f"{side.side}: records were lost and measured again in {count(retried, 'launch')}")
         if any(each.stop == "timeout" for each in side.common):
             found.append(f"{side.side}: stopped by the time limit")
     if any(each.coarse for side in sides for each in side.common):
@@ -233,7 +234,9 @@ def throttled(launches: Sequence[Launch]) -> tuple[str, ...]:
     held = [reasons for each in timed if (reasons := throttles([each]))]
     if not held:
         return ()
-    return (f"clocks were held back in {len(held)} of {len(timed)} launches: {', '.join(distinct(chain(*held)))}",)
+    return (
+        f"clocks were held back in {len(held)} of {count(len(timed), 'launch')}: {', '.join(distinct(chain(*held)))}",
+    )
 
 
 _PAIR: tuple[SideName, SideName] = ("base", "head")

@@ -17,6 +17,7 @@ from .load import Results
 from .markdown import sanitise
 from .rows import SideRow, Sides
 from .tables import row_name
+from .units import count
 
 LEAST_LAUNCHES = 3  # fewer tell nothing of their spread
 LEAST_RTOL = 0.02  # a driver, another board of the same model: what no launch of one machine shows
@@ -146,5 +147,5 @@ def _proposal(key: Key, seen: _Seen, today: date) -> Expectation:
         measured = date.fromisoformat(seen.started[:10])
     except ValueError:
         measured = today
-    by = sanitise(f"{seen.by}, {len(seen.values)} launches", NAME_MAX)
+    by = sanitise(f"{seen.by}, {count(len(seen.values), 'launch')}", NAME_MAX)
     return Expectation(*key, value=value, rtol=rtol, atol=0.0, measured=measured.isoformat(), by=by)

@@ -87,7 +87,7 @@ def page(artifacts: Sequence[Artifact]) -> tuple[list[tuple[str, list[str]]], li
 def _shown(artifacts: Sequence[Artifact]) -> tuple[list[Changed], list[str]]:
     changed = beside.changed(artifacts)
     more = len(changed) - DIFFS_MAX
-    return changed[:DIFFS_MAX], [f"{count(more, 'more artifact')} changed or new"] if more > 0 else []
+    return changed[:DIFFS_MAX], [f"{count(more, 'more artifact')} changed, new or stale"] if more > 0 else []
 
 
 def _diff(title: str, lines: Sequence[str], goes: int) -> Block:

@@ -81,13 +81,14 @@ def usable(rate: float) -> bool:
     return math.isfinite(rate) and rate > 0
 
 
-def peaks_for(launch: LaunchEvent, known: Iterable[Peaks]) -> Peaks | None:
-    """Those of the device that a launch ran on; None where they are not known.
+def peaks_for(launch: LaunchEvent, known: Iterable[Peaks], *, on_host: bool = False) -> Peaks | None:
+    """Those of the device that a launch ran on, of the processor for a case `on_host` in it; None where not known.
 
     A GPU is known by its UUID. Processors have none: of several machines' statements none is taken.
     """
-    fitting = [peaks for peaks in known if peaks.uuid == ("" if launch.device == HOST else launch.uuid)]
-    if not fitting or (launch.device == HOST and any(each != fitting[0] for each in fitting)):
+    on_host = on_host or launch.device == HOST
+    fitting = [peaks for peaks in known if peaks.uuid == ("" if on_host else launch.uuid)]
+    if not fitting or (on_host and any(each != fitting[0] for each in fitting)):
         return None
     return fitting[-1]
 

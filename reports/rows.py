@@ -15,7 +15,7 @@ from runner.records import CaseEvent, ImplementationRecord, Input, SideName, Wor
 
 from .load import Launch, Placed, Results
 from .location import grouped_medians
-from .roofline import Peaks, is_cold, needs, peaks_for, peaks_of, share
+from .roofline import HOST, Peaks, is_cold, needs, peaks_for, peaks_of, share
 from .tables import MAIN, Verdict, distinct
 from .times import Times
 
@@ -74,6 +74,11 @@ class SideRow:
     peaks: Peaks | None = None
 
     @property
+    def on_host(self) -> bool:
+        """Whether it runs on the CPU, whatever device the launches that it is in opened for other cases."""
+        return self.case is not None and self.case.device == HOST
+
+    @property
     def bad(self) -> bool:
         """Whether it gave an error instead of numbers."""
         return self.status in ("failed", "wrong")
@@ -81,7 +86,8 @@ class SideRow:
     @cached_property
     def common(self) -> frozenset[Common]:
         """One for each combination of values that occurs, so nearly always one."""
-        return frozenset(map(Common._make, set(map(_COMMON, self.placed))))
+        found = map(Common._make, set(map(_COMMON, self.placed)))
+        return frozenset(each._replace(device=HOST, mig="") if self.on_host else each for each in found)
 
     @cached_property
     def samples(self) -> Mapping[int, Sequence[int]]:
@@ -130,7 +136,7 @@ class Sides:
             gravest = min(losses, key=lambda loss: GRAVITY.index(_status_of(loss)))
             told = _quoted(gravest.kind, gravest.error)
             return SideRow(side, _status_of(gravest), told, case, found, (), losses)
-        peaks = peaks_for(placed[0].launch, self._peaks) if placed else None
+        peaks = peaks_for(placed[0].launch, self._peaks, on_host=case.device == HOST) if placed else None
         return SideRow(side, status, reason, case, found, tuple(placed), losses, peaks)
 
 

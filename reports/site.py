@@ -141,7 +141,7 @@ def _series(each: Series) -> dict[str, Any]:
         "name": sanitise(row_name(*each.place.row)),
         "where": f"{sanitise(each.device)} {machine(each.place)}".strip(),
         "stack": stack(each.place),
-        "runs": len(each.points),
+        "runs": units.count(len(each.points), "run"),
         "first": f"{each.points[0].started:%Y-%m-%d}",
         "last": f"{each.points[-1].started:%Y-%m-%d}",
         "recent": [
@@ -169,7 +169,7 @@ def _machine(uuid: str, series: Sequence[Series], proofs: Sequence[Proof]) -> di
     return {
         "name": sanitise(uuid) or "no GPU",
         "device": ", ".join(sorted({sanitise(each.device) for each in series})),
-        "rows": len({each.place.row for each in series}),
+        "rows": units.count(len({each.place.row for each in series}), "row"),
         "stacks": [
             {"name": name, "first": f"{first:%Y-%m-%d}", "last": f"{until:%Y-%m-%d}", "runs": len(runs)}
             for name, (first, until, runs) in told
@@ -188,9 +188,11 @@ def _proved(history: ProofHistory | None) -> list[str]:
         return []
     told = []
     if history.nights:
-        told.append(f"A/A, {units.count(history.nights, 'night')}: {history.aa[1]:,} of {history.aa[0]:,} rows flagged")
+        told.append(
+            f"A/A, {units.count(history.nights, 'night')}: {history.aa[1]:,} of {units.count(history.aa[0], 'row')} flagged"
+        )
     if history.control[0]:
-        told.append(f"control sides: {history.control[1]:,} of {history.control[0]:,} rows flagged")
+        told.append(f"control sides: {history.control[1]:,} of {units.count(history.control[0], 'row')} flagged")
     for fraction, (hits, runs) in history.planted.items():
         told.append(f"planted {units.setting(fraction)}: found {hits} of {runs}")
     return told

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from . import units
 from .decision import (
     EQUIVALENT_P,
     MIN_ROUNDS,
@@ -112,7 +113,9 @@ def _warnings(row: Row, whole: int) -> tuple[str, ...]:
     few = f"too few rounds: {whole} whole, at least {MIN_ROUNDS} needed"
     missing = begun - sum(1 for sides in row.rounds if sides and sides[0] is not None and sides[1] is not None)
     why = {ONE_SIDED: missing, "a time is not above 0": begun - whole - missing}
-    dropped = tuple(f"{number} of {begun} rounds dropped: {reason}" for reason, number in why.items() if number)
+    dropped = tuple(
+        f"{number} of {units.count(begun, 'round')} dropped: {reason}" for reason, number in why.items() if number
+    )
     return ((few,) if whole < MIN_ROUNDS else ()) + dropped
 
 

@@ -98,8 +98,8 @@ def ratio(value: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun, such as ``1 row`` or ``3,000 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """A number with its noun, such as ``1 row``, ``3,000 rows`` or ``2 launches``."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def _signed(fraction: float, decimals: int, *, plus: bool) -> str:

@@ -34,6 +34,7 @@ from .decision import (
     undecided,
 )
 from .location import Floats, Samples, grouped_medians, side_medians
+from .units import count
 
 MIN_LAUNCHES = MIN_ROUNDS  # of each side
 WITHIN_TICK = "the launches differ by less than the timer can tell; its tick sets the interval"
@@ -157,7 +158,7 @@ def _warnings(row: UnpairedRow, counts: Sequence[int]) -> tuple[str, ...]:
     for name, side, counted in (("base", row.base, counts[0]), ("head", row.head, counts[1])):
         made = sum(1 for samples in side if samples is not None and len(samples))
         if made > counted:
-            found.append(f"{made - counted} of {made} launches of {name} dropped: a time is not above 0")
+            found.append(f"{made - counted} of {count(made, 'launch')} of {name} dropped: a time is not above 0")
     return tuple(found)
 
 

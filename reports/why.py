@@ -206,7 +206,7 @@ def _state(side: SideRow, row: ComparedRow, *, paired: bool) -> str:
     if found is None:  # never so of a side with measurements
         return ""
     number = row.rounds if paired and row.change is not None else found.launches
-    launches = "1 launch" if number == 1 else f"{number:,} launches"
+    launches = units.count(number, "launch")
     return (
         f"{units.time(found.ns)}, the median of {launches} with {units.count(found.samples, 'sample')} each; {checks}"
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from .errors import CaseError
 
+NAME_LENGTH = 128  # characters of a name, at most
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,-]{0,127}")  # no folder, no hidden file, nothing a shell obeys
 ARTIFACTS_MAX = 100  # of one case
 TEXT_MAX = 900_000  # bytes of a text as JSON has it: a line of a launch holds 1 MiB

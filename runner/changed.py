@@ -12,6 +12,7 @@ from .config import Config, parse
 from .errors import UsageError
 from .sides.checkouts import SUITES_FILE
 from .sides.git import git, repository_root
+from .words import count
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,10 @@ def worth_measuring(config: Config | None, files: Sequence[str]) -> tuple[bool, 
     """
     if config is None or not config.paths:
         return True, "suites.yaml of the base names no `paths`, so every change is measured."
-    count = len(touched(config.paths, files))
-    if count:
-        return (
-            True,
-            f"{count} of the {len(files)} changed files {'is' if count == 1 else 'are'} named by `paths` of suites.yaml.",
-        )
-    return False, f"None of the {len(files)} changed files is named by `paths` of suites.yaml."
+    number, changed = len(touched(config.paths, files)), count(len(files), "changed file")
+    if number:
+        return True, f"{number:,} of {changed} {'is' if number == 1 else 'are'} named by `paths` of suites.yaml."
+    return False, f"None of {changed} is named by `paths` of suites.yaml."
 
 
 def touched(paths: Iterable[str], files: Iterable[str]) -> list[str]:

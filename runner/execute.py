@@ -160,6 +160,7 @@ def _prepared(
         )
         events = {case_id: event for part in lanes.each(work.on) for case_id, event in part.items()}
         prepared[crew.name] = {case_id: events[case_id] for case_id in chosen[crew.name]}
+        _look_for_stale(crew, found[crew.name], prepared[crew.name])
     if run.taken:
         recorder.writer.write(Resumed(round=run.taken.rounds, at=_now()))
         return run.taken.cases
@@ -169,6 +170,16 @@ def _prepared(
     for line in lines:
         recorder.writer.write(line)
     return cases
+
+
+def _look_for_stale(crew: Crew, found: Found, prepared: Mapping[str, CaseEvent]) -> None:
+    """Which saved copies no case gives any more; none where a file cannot be imported.
+
+    A helper in any folder may declare cases for such a file, and their copies lie beside the helper.
+    """
+    if not found.broken:
+        whole = {case_id for case_id, event in prepared.items() if event.status == "ok"}
+        crew.texts.look_for_stale((point.file, case_id in whole) for case_id, point in found.points.items())
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The texts that the cases of a side generated, held against the copies saved beside the case files.
+"""The texts that the cases of a side generated, held against the copies saved beside the case files, both ways.
 
 What a launch sends is foreign: a name becomes part of a path only when it is a plain file name, and the folder is told
 by where the case file lies inside the cases directory. Copies are read from the tree on this machine, whatever holds
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +20,9 @@ from .errors import UsageError
 from .launch import Message
 from .records import Artifact, SideName
 from .records.fields import ARTIFACTS_MAX
-from .tree_files import read_below, write_below
+from .stale_copies import stale_copies
+from .tree_files import read_below, remove_below, write_below
+from .words import count
 
 ALL_TEXTS_MAX = 64 << 20  # characters of all texts of a side: the driver holds them until the run is over
 DIFF_MAX = 60_000  # characters of a diff; a record takes some more
@@ -56,6 +58,7 @@ class Texts:
     _found: dict[tuple[PurePosixPath, str], Generated] = field(default_factory=dict, init=False)
     _counts: Counter[str] = field(default_factory=Counter, init=False)  # of texts, by case
     _size: int = field(default=0, init=False)  # characters of all of them
+    _stale: list[tuple[PurePosixPath, str]] = field(default_factory=list, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Generated]:
@@ -94,14 +97,30 @@ class Texts:
             return f"artifact {name!r} is also that of {other.case} (hint: put the parameters that it depends on into its name)"
         return ""
 
+    def look_for_stale(self, cases: Iterable[tuple[str, bool]]) -> None:
+        """Find the saved copies that no case gives any more, now that texts are told.
+
+        Args:
+            cases: of all cases of the side, where each is declared, and whether it has told its texts.
+        """
+        told: dict[PurePosixPath, bool] = {}
+        for file, whole in cases:
+            told[_folder(file)] = whole and told.get(_folder(file), True)
+        self._stale = [] if self.tree is None else stale_copies(self.tree, self._parts(), self._found.keys(), told)
+
     def records(self, side: SideName) -> list[Artifact]:
-        """An `artifact` line for each text."""
-        return [self._record(side, each) for each in self]
+        """An `artifact` line for each text, and for each stale copy that there is room for."""
+        told = [self._record(side, each) for each in self]
+        stale = [
+            Artifact(side=side, case="", name="/".join([*self._beside(folder), name]), status="stale")
+            for folder, name in self._stale
+        ]
+        return [*told, *stale][:ARTIFACTS_MAX]
 
     def _record(self, side: SideName, each: Generated) -> Artifact:
         saved = None
         if self.tree is not None:
-            saved = read_below(self.tree, [*self._parts(), *each.folder.parts, FOLDER], each.name, TEXT_MAX + 1)
+            saved = read_below(self.tree, self._beside(each.folder), each.name, TEXT_MAX + 1)
         if saved is None:
             return Artifact(side=side, case=each.case, name=each.name, status="new")
         if saved == each.text.encode():
@@ -115,15 +134,36 @@ class Texts:
         for each in self:
             if self.tree is None or self._record("head", each).status == "equal":
                 continue
-            folders = [*self._parts(), *each.folder.parts, FOLDER]
+            folders = self._beside(each.folder)
             _write(self.tree, folders, each, make=1)
             written.append("/".join([*folders, each.name]))
         return written
+
+    def remove_stale(self) -> list[str]:
+        """Remove the saved copies that no case gives any more; their names. Raises UsageError."""
+        removed = []
+        for folder, name in self._stale:
+            if self.tree is None:
+                continue
+            folders = self._beside(folder)
+            try:
+                remove_below(self.tree, folders, name)
+            except FileNotFoundError:  # somebody was faster
+                continue
+            except OSError as error:
+                where = self.tree.joinpath(*folders, name)
+                raise UsageError(f"{where} cannot be removed: {error.strerror}", "remove it yourself") from None
+            removed.append("/".join([*folders, name]))
+        return removed
 
     def dump(self, directory: Path) -> None:
         """Write every text into a directory, in the folders of the case files. Raises UsageError."""
         for each in self:
             _write(directory, each.folder.parts, each, make=len(each.folder.parts))
+
+    def _beside(self, folder: PurePosixPath) -> list[str]:
+        """The way from the tree to the saved copies of the case files in a folder."""
+        return [*self._parts(), *folder.parts, FOLDER]
 
     def _parts(self) -> Sequence[str]:
         return [part for part in PurePosixPath(self.cases).parts if part != "."]
@@ -159,7 +199,7 @@ def difference(saved: str, text: str, name: str) -> str:
         shown = line if len(line) <= DIFF_LINE_MAX else line[: DIFF_LINE_MAX - 1] + "…"
         left -= len(shown) + 1
         if left < 0:
-            kept.append(f"… {len(lines) - len(kept):,} more lines of the diff")
+            kept.append(f"… {count(len(lines) - len(kept), 'more line')} of the diff")
             break
         kept.append(shown)
     return "\n".join(kept)

@@ -17,6 +17,7 @@ from typing import Any
 from .errors import UsageError
 from .timing import choose_timer, host, make_sweep, make_timer, protocol
 from .timing.quiet import no_collection
+from .words import count
 from .worker import jobs
 
 LEAF = "AccumulateGrad"  # adds a gradient to that of a leaf tensor; where a backward pass ends
@@ -55,10 +56,10 @@ class Timing:
     rejected: int
 
     def __str__(self) -> str:
-        kernels = {None: "", 1: ", 1 kernel a call"}.get(self.n_kernels, f", {self.n_kernels} kernels a call")
+        kernels = "" if self.n_kernels is None else f", {count(self.n_kernels, 'kernel')} a call"
         return (
             f"{self.median_ns / 1e3:.2f} µs [{self.p10_ns / 1e3:.2f}, {self.p90_ns / 1e3:.2f}]"
-            f" ({self.timer}, {self.cache} cache, {len(self.samples_ns)} samples{kernels})"
+            f" ({self.timer}, {self.cache} cache, {count(len(self.samples_ns), 'sample')}{kernels})"
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .errors import UnfitMachine
+from .errors import UnfitMachine, UsageError
 from .records.reader import printable
 
 FOLDER = "/tmp"  # of lock files, whatever TMPDIR says: all runs of a machine must meet there  # noqa: S108
@@ -52,6 +52,7 @@ def machine_locks(
         wait_s: seconds to wait for another run.
 
     Raises:
+        UsageError: `SETTING` is a relative path.
         UnfitMachine: another run holds one, or has held it all that time; or a lock's file cannot be trusted.
     """
     with contextlib.ExitStack() as stack:
@@ -65,7 +66,14 @@ def machine_locks(
 
 
 def _folder() -> Path:
-    return Path(os.environ.get(SETTING) or FOLDER)
+    """Raises UsageError for a relative path: runs of other working directories would not meet there."""
+    folder = Path(os.environ.get(SETTING) or FOLDER)
+    if not folder.is_absolute():
+        raise UsageError(
+            f"{SETTING}={printable(str(folder))}: must be an absolute path",
+            "name one folder, the same for all runs of the machine, or unset it",
+        )
+    return folder
 
 
 def _take(name: str, path: Path, waiting: Callable[[str], None], wait_s: float | None) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import UnfitMachine, UsageError
+from .words import count
 
 QUERY_S = 30.0  # nvidia-smi on a machine without persistence mode loads the driver first
 COLUMNS = ("uuid", "name", "driver_version")  # of nvidia-smi, in the order of Gpu's fields
@@ -96,8 +97,9 @@ def choose_gpus(wanted: str, found: list[Gpu], visible: str | None) -> list[Gpu]
     if wanted == "all" or number is not None:
         seen = found if visible is None else _visible(found, visible)
         if not seen or number == 0 or (number or 0) > len(seen):
+            which = "that is visible and answers" if len(seen) == 1 else "that are visible and answer"
             raise UsageError(
-                f"--gpus {wanted}: this machine has {len(seen)} NVIDIA GPUs that are visible and answer",
+                f"--gpus {wanted}: this machine has {count(len(seen), 'NVIDIA GPU')} {which}",
                 "evenbench doctor says more",
             )
         return seen if number is None else seen[:number]

@@ -16,6 +16,7 @@ from .plan import Plan
 from .records import SideName
 from .records.fields import NAME_MAX, CaseId, Name, Text
 from .sides import Side
+from .words import count
 
 IMPORT_TIMEOUT_S = 120.0  # importing one case file with its libraries, cold
 DEADLY_MAX = 10  # files whose import kills the process; with more of them something else is wrong
@@ -206,9 +207,10 @@ def _nothing_selected(
     broken = [each.error for side in found.values() for each in side.broken]
     if broken:
         return UsageError(
-            f"{wanted}: selects none of the {number} cases", f"{len(broken)} files cannot be imported: {broken[0]}"
+            f"{wanted}: selects none of {count(number, 'case')}",
+            f"{count(len(broken), 'file')} cannot be imported: {broken[0]}",
         )
-    return UsageError(f"{wanted}: selects none of the {number} cases", PATTERN_HINT)
+    return UsageError(f"{wanted}: selects none of {count(number, 'case')}", PATTERN_HINT)
 
 
 def unmatched(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:

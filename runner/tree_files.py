@@ -8,10 +8,34 @@ import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO's writer is not waited for
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Names(NamedTuple):
+    """What a folder holds, each sorted: plain files, folders, and all else, such as links."""
+
+    files: Sequence[str] = ()
+    folders: Sequence[str] = ()
+    other: Sequence[str] = ()
+
+
+def names_below(root: Path, folders: Sequence[str]) -> Names:
+    """What a folder holds; nothing where it is not there, cannot be read, or lies behind a link."""
+    with contextlib.suppress(OSError), _opened(root, folders) as folder, os.scandir(folder) as entries:
+        files: list[str] = []
+        below: list[str] = []
+        other: list[str] = []
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                files.append(entry.name)
+            else:
+                (below if entry.is_dir(follow_symlinks=False) else other).append(entry.name)
+        return Names(sorted(files), sorted(below), sorted(other))
+    return Names()
 
 
 def read_below(root: Path, folders: Sequence[str], name: str, most: int) -> bytes | None:
@@ -42,6 +66,16 @@ def write_below(root: Path, folders: Sequence[str], name: str, data: bytes, *, m
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
+
+
+def remove_below(root: Path, folders: Sequence[str], name: str) -> None:
+    """Remove a file; a link of that name itself, and none is followed on the way.
+
+    Raises:
+        OSError: it is not there, is a folder, lies behind a link, or cannot be removed.
+    """
+    with _opened(root, folders) as folder:
+        os.unlink(name, dir_fd=folder)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,8 @@
       row.hidden = !(kept && words.every((word) => texts.get(row).includes(word)));
     }
     const shown = visible().length;
-    one("#count").textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+    const whole = rows.length === 1 ? "1 row" : `${rows.length} rows`;
+    one("#count").textContent = shown === rows.length ? whole : `${shown} of ${whole}`;
   }
 
   function compare(a, b, number) {

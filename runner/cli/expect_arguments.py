@@ -22,7 +22,9 @@ def add_to_run(verb: argparse.ArgumentParser) -> None:
         help="only hold generated texts against their saved copies: needs no GPU",
     )
     verb.add_argument(
-        "--update-artifacts", action="store_true", help="write the saved copies of generated texts anew; not in CI"
+        "--update-artifacts",
+        action="store_true",
+        help="write the saved copies of generated texts anew, and remove stale ones; not in CI",
     )
     verb.add_argument(
         "--plant",

@@ -17,6 +17,7 @@ from ..errors import EXIT_OK, CaseError, UnfitMachine, UsageError
 from ..request import Request
 from ..selection import PATTERN_HINT
 from ..sides import SideSpec
+from ..words import count
 from . import arguments, confirm
 from .console import ProgressConsole, answer, changing, say
 from .judge import read_proofs, show_comparison
@@ -80,7 +81,7 @@ def list_cases(asked: argparse.Namespace) -> int:
         raise UsageError("no cases were found", f"put case files into {asked.cases}/, or name it with --cases")
     if not points:
         raise UsageError(
-            f"{' '.join(patterns) or asked.suite}: selects none of the {len(found.points)} cases", PATTERN_HINT
+            f"{' '.join(patterns) or asked.suite}: selects none of {count(len(found.points), 'case')}", PATTERN_HINT
         )
     return EXIT_OK
 

@@ -18,6 +18,8 @@ from rich.text import Text
 
 from reports.markdown import sanitise
 
+from ..words import count
+
 BAR = 20  # columns
 REFRESHED = 4  # times a second; drawing takes a millisecond of this process, which measures nothing itself
 GPU_NAMED = 12  # characters of a UUID: `GPU-` and eight more, which `--gpus` takes as well
@@ -40,7 +42,7 @@ class Now(NamedTuple):
     @property
     def counted(self) -> str:
         """Which case it is at."""
-        return f"case {self.case} of {self.cases}" if self.case else f"{self.cases} cases"
+        return f"case {self.case} of {self.cases}" if self.case else count(self.cases, "case")
 
 
 class ConsoleProgress:
@@ -179,7 +181,7 @@ def device_words(seen: Mapping[str, float | str | None]) -> str:
 
 def host_words() -> str:
     """What a host tells of itself everywhere: how busy it is."""
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count() or 1} CPUs"
+    return f"load {os.getloadavg()[0]:.1f} on {count(os.cpu_count() or 1, 'CPU')}"
 
 
 def _of_gpu(gpu: str, now: Now | None, device: str) -> str:

@@ -18,6 +18,7 @@ from ..plan import SEED_BITS
 from ..planting import plant_of
 from ..request import Request
 from ..sides import SideSpec
+from ..words import count
 from .console import say
 
 KEYS: Sequence[str] = (  # of a suite, that the command line may set
@@ -107,7 +108,8 @@ def known_durations(paths: Sequence[Path]) -> Mapping[str, float]:
     if not paths:
         return {}
     found = durations(paths)
-    say(f"balanced by the durations of {len(found):,} cases" if found else "no durations are known yet: not balanced")
+    known = f"balanced by the durations of {count(len(found), 'case')}"
+    say(known if found else "no durations are known yet: not balanced")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What verbs do with the texts that cases generated: write them out, and save them anew."""
+"""What verbs do with the texts that cases generated: write them out, save them anew, remove copies that are stale."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from ..errors import UsageError
 from ..generated import Texts
 from ..records import SideName
+from ..words import count
 from .console import say
 
 OF_MEASURING: Mapping[str, str] = MappingProxyType(  # what --artifacts-only has no use for, by its name as parsed
@@ -34,14 +35,17 @@ def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bo
     if directory := asked.dump_sources:
         for side, found in texts.items():
             found.dump(directory / side if len(texts) > 1 else directory)
-        say(f"{sum(len(list(found)) for found in texts.values())} texts in {directory}")
+        say(f"{count(sum(len(list(found)) for found in texts.values()), 'text')} in {directory}")
     if not getattr(asked, "update_artifacts", False):
         return False
     written = [name for found in texts.values() for name in found.save()]
     for name in written:
         say(f"saved anew: {name}")
-    if not written:
-        say("the saved copies are as they should be")
+    removed = [name for found in texts.values() for name in found.remove_stale()]
+    for name in removed:
+        say(f"removed, since no case gives it any more: {name}")
+    if not written and not removed:
+        say("the saved copies of these texts are as they should be")
     return True
 
 

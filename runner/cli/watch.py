@@ -19,6 +19,7 @@ from rich.text import Text
 
 from ..errors import UsageError
 from ..records.reader import LINE_MAX
+from ..words import count
 from . import judge
 from .console import changing, colour, say, width
 
@@ -188,7 +189,7 @@ class _Table:
         hidden = len(lines) - room
         parts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in lines[:room]]
         if hidden > 0:
-            parts.append(Text(f"… {hidden} more lines", "dim"))
+            parts.append(Text(f"… {count(hidden, 'more line')}", "dim"))
         parts.append(Text(self._watching(), "dim", no_wrap=True, overflow="ellipsis"))
         self._live.update(Group(*parts), refresh=True)
 

@@ -124,4 +124,6 @@ def _ecc(text: str) -> Check:
     errors = number(text)
     if errors is None:
         return Check("ECC", "note", f"no count of errors: {text}", should, "")  # off, or a model without it
-    return Check("ECC", "unfit" if errors else "fit", f"{errors:g} uncorrected errors", should, mend)
+    return Check(
+        "ECC", "unfit" if errors else "fit", f"{errors:g} uncorrected error{'' if errors == 1 else 's'}", should, mend
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..sides.environments import PYTHON_MIN
+from ..words import count
 from .check import Check, Probes, State, one_line, said
 
 GIT_S = 10.0  # `git --version` reads nothing but itself
@@ -68,4 +69,4 @@ def _load(probes: Probes) -> Check:
     except OSError as error:
         return Check("CPU", "note", f"the load cannot be read: {one_line(str(error))}", should, "")
     state: State = "fit" if load <= LOAD_MAX * cpus else "note"
-    return Check("CPU", state, f"load {load:.2f} on {cpus} CPUs", should, "end other programs, or wait")
+    return Check("CPU", state, f"load {load:.2f} on {count(cpus, 'CPU')}", should, "end other programs, or wait")

@@ -247,14 +247,23 @@ class Skip(Record):
 
 
 class Artifact(Record):
-    """A generated text held against its saved copy."""
+    """A generated text held against its saved copy; or a stale copy, which no case gives any more.
+
+    A stale one has no ``case``, and as its ``name`` the path in the side's tree.
+    """
 
     event: Literal["artifact"] = "artifact"
     side: SideName
-    case: CaseId
+    case: CaseId | Literal[""]
     name: Name
-    status: Literal["equal", "changed", "new"]
+    status: Literal["equal", "changed", "new", "stale"]
     diff: Annotated[str, StringConstraints(max_length=65_536)] = ""
+
+    @model_validator(mode="after")
+    def _stale_is_of_no_case(self) -> Artifact:
+        if (self.status == "stale") != (self.case == ""):
+            raise ValueError("a stale copy is of no case, and any other text of one")
+        return self
 
 
 class LaunchEnd(Record):

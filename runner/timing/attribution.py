@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from .. import words
 from ..errors import AttributionForged, NoDeviceWork, OffThreadLaunch, RecordsLost
 from .protocol import Segment
 
@@ -261,14 +262,18 @@ def _missing(work: _Work) -> str:
         if correlation in recorded:
             outer[thread].append((start, end))
     bare = sum(not any(s <= start and end <= e for s, e in outer[thread]) for _, _, start, end, thread in missing)
-    return f"{bare} of {len(work.launches)} launches have no kernel record" if bare else ""
+    return (
+        f"{bare} of {words.count(len(work.launches), 'launch')} {'has' if bare == 1 else 'have'} no kernel record"
+        if bare
+        else ""
+    )
 
 
 def _untraced(prepared: _Work) -> str:
     """How many kernels of preparation no traced call launched: when they were launched cannot be told."""
     launched = {launch[0] for launch in prepared.launches}
     untraced = sum(kernel[0] not in launched for kernel in prepared.kernels)
-    return f"preparation has {untraced} kernels that no traced call launched" if untraced else ""
+    return f"preparation has {words.count(untraced, 'kernel')} that no traced call launched" if untraced else ""
 
 
 def _replays(run: _Work) -> dict[tuple[int, int], set[int]]:
@@ -297,7 +302,11 @@ def _graph_nodes(runs: Iterable[_Work]) -> dict[int, set[int]]:
 def _missing_nodes(run: _Work, expected: dict[int, set[int]]) -> str:
     """How many nodes of a replayed graph have no record; empty where all have one."""
     missing = sum(len(expected.get(graph, set()) - nodes) for (graph, _), nodes in _replays(run).items())
-    return f"{missing} nodes of a replayed graph have no kernel record" if missing else ""
+    return (
+        f"{words.count(missing, 'node')} of a replayed graph {'has' if missing == 1 else 'have'} no kernel record"
+        if missing
+        else ""
+    )
 
 
 def _times(run: _Work, count_copies: bool) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import RecordsLost, SamplesRejected
+from ..words import count
 from .precision import is_precise
 
 NS_PER_MS = 1_000_000
@@ -299,7 +300,9 @@ def _check_rejected(segment: Segment) -> None:
     total = rejected + len(segment.indices)
     if rejected and (not segment.indices or (rejected > 1 and rejected > REJECTED_SHARE * total)):
         index, reason = segment.rejected[0]
-        raise SamplesRejected(f"{rejected} of {total} samples failed validation; the first, sample {index}: {reason}")
+        raise SamplesRejected(
+            f"{rejected} of {count(total, 'sample')} failed validation; the first, sample {index}: {reason}"
+        )
 
 
 def _merge_kernels(segments: Sequence[Segment]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import MeasurementError, NoDeviceWork, RecordsLost, TimerUnavailable
+from ..words import count
 from .attribution import tick_of
 from .cupti import OTHER_MEND, CuptiTimer, probe
 from .driver import driver_version, profiler_here, torch_spinner
@@ -229,7 +230,7 @@ def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float
 def _incomplete(segment: Segment, launches: int) -> str:
     """Why a block cannot be read; empty where every launch gave one kernel."""
     if segment.lost:
-        return f"{segment.lost} records of {launches} launches were lost"
+        return f"CUPTI lost {count(segment.lost, 'record')} of {count(launches, 'launch')}"
     if segment.rejected:
         return f"{len(segment.rejected)} of {launches} readings are bad: {segment.rejected[0][1]}"
     if segment.n_kernels != [1] * launches:

@@ -12,6 +12,7 @@ from ..case import Point
 from ..errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
 from ..timing import protocol
 from ..timing.quiet import no_collection
+from ..words import count
 from . import plant
 from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
 from .channel import Channel
@@ -179,7 +180,9 @@ def _measurement(
         "stop": next((stop for stop in STOPS if any(part.stop == stop for part in parts)), "count"),
         "coarse": any(part.coarse for part in parts),
         "rejected": [{"index": index, "reason": reason} for index, reason in segment.rejected],
-        "retries": [f"{r.lost} records lost, buffer of {r.buffer_bytes} bytes" for part in parts for r in part.retries],
+        "retries": [
+            f"{count(r.lost, 'record')} lost, buffer of {r.buffer_bytes} bytes" for part in parts for r in part.retries
+        ],
         "check": target["implementations"][name]["check"],
         "source": point.case.source_hash,
     }

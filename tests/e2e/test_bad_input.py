@@ -167,7 +167,7 @@ def test_import_error_on_both_sides(repository: Repository) -> None:
         ),
         ({"cases/suites.yaml": "version: 1\nsuite: {}\n"}, ["compare", "HEAD", "HEAD"], 2, "did you mean 'suites'"),
         ({}, ["compare", "no-such-ref"], 2, "unknown ref or directory: 'no-such-ref'"),
-        ({}, ["compare", "HEAD", "HEAD", "no/such*"], 2, "selects none of the 1 cases"),
+        ({}, ["compare", "HEAD", "HEAD", "no/such*"], 2, "selects none of 1 case"),
         ({}, ["compare", "HEAD", "HEAD", "--suite", "nightly"], 2, "nightly"),
         ({}, ["compare", "HEAD", "HEAD", "--cases", "benches"], 2, "no directory benches/"),
         ({}, ["compare", "HEAD", "HEAD", "--rounds", "5"], 2, "at least 6"),
@@ -184,7 +184,7 @@ def test_import_error_on_both_sides(repository: Repository) -> None:
         ({}, ["compare", "HEAD", "HEAD", "--comment", "no/such/folder.md"], 2, "cannot be written"),
         ({}, ["compare", "HEAD", "--no-such-option"], 2, "unrecognized arguments: --no-such-option"),
         ({}, ["compare"], 2, "the following arguments are required: BASE"),
-        ({}, ["list", "no/such*"], 2, "selects none of the 1 cases"),
+        ({}, ["list", "no/such*"], 2, "selects none of 1 case"),
         ({}, ["run", "--rounds", "0"], 2, "--rounds: must be 1 to"),
         ({}, ["expect", "--rounds", "2"], 2, "--rounds 2: at least 3 launches are needed"),
         (

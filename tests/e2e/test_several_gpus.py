@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.repositories import PATIENCE_S, Repository, errors
-from tests.fakes.several_gpus import UUIDS, machine
+from tests.fakes.several_gpus import DRIVER, NAME, UUIDS, machine
 
 # Without torch or anything else that takes long to import, whatever is installed beside us.
 BARE = getattr(sys, "_base_executable", sys.executable)
@@ -147,6 +147,9 @@ def test_cases_are_shared_each_on_one_gpu_and_both_at_once(bed: Bed) -> None:
     assert sorted(numbers) == list(range(len(numbers)))
     again = bed.repository.evenbench("report", "out.jsonl", "--fail-on", "never")
     assert again.stdout == done.stdout
+    why = bed.repository.evenbench("report", "out.jsonl", "--format", "explain", "--fail-on", "never")
+    assert "  device" in why.stdout
+    assert not [name for name in (*UUIDS, NAME, DRIVER) if name in why.stdout]  # all of it ran on the host
 
 
 def test_they_are_shared_by_what_they_took(bed: Bed) -> None:

@@ -137,7 +137,7 @@ def test_where_nothing_is_to_be_measured_the_check_is_neutral(make_stage: Callab
     planned = well(stage.benchmark(300, action="opened"))
     assert planned.ran("Plan")
     assert not planned.ran("Measure, shard")
-    assert "None of the 1 changed files is named by `paths` of suites.yaml." in planned.text
+    assert "None of 1 changed file is named by `paths` of suites.yaml." in planned.text
     well(stage.publish(300, "completed", "success"))
     assert conclusions(stage, head) == ["neutral"]
     assert "nothing to measure" in stage.github.bodies()[0]

@@ -37,22 +37,10 @@ SUITES = """
     suites: {pr: {include: ["**"], rounds: 6, max_rounds: 6}}
 """
 
-OPENS = """
-import sys
-import torch
-from runner import telemetry
-from runner.timing.cupti import CuptiTimer, probe
-assert torch.accelerator.is_available()
-print("ready", flush=True)
-sys.stdin.readline()
-watch = telemetry.start("cuda")
-watch.await_first()
-probe(CuptiTimer())
-x = torch.randn(256, 256, device="cuda")
-assert (x @ x).isfinite().all()
-watch.stop()
-"""
-OPENS_S = 60  # for what takes one
+HUNDRED = ROOT / "scripts" / "hundred_cases"
+WORKER = ROOT / "runner" / "worker" / "__main__.py"
+PREPARED = ("hundred/add[n=16384]", "hundred/matmul[n=256]")  # the second is the first to need cuBLAS
+LAUNCH_S = 60  # for what takes one
 
 
 @pytest.fixture(scope="module")
@@ -125,29 +113,45 @@ def test_no_launch_meets_another_process_on_its_gpu(events: list[dict[str, Any]]
     assert max(others) == 0
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_two_launches_that_open_their_devices_at_once_both_go_on(two: list[Gpu], attempt: int) -> None:
-    """Two at once take NVML longer: where CUDA did not wait, a lock of libcuda stayed with NVML's thread, and cuBLAS hung."""
+def told(process: subprocess.Popen[str], command: dict[str, Any]) -> None:
+    """Send a command to a warm parent."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(command | {"nonce": "n"}) + "\n")
+    process.stdin.flush()
+
+
+def heard(process: subprocess.Popen[str], event: str) -> dict[str, Any]:
+    """The next message of a warm parent that is such an event."""
+    assert process.stdout is not None
+    messages = (json.loads(line.partition(" ")[2]) for line in process.stdout)
+    found: dict[str, Any] = next(message for message in messages if message["event"] == event)
+    return found
+
+
+@pytest.mark.timeout(3 * LAUNCH_S)
+def test_two_preparations_that_begin_at_once_both_end(two: list[Gpu]) -> None:
+    """NVML takes longer then. Where CUDA did not wait for it, a lock of libcuda stayed with NVML's thread; cuBLAS hung."""
+    setting = {"timeout_s": LAUNCH_S, "timer": "cupti", "cache": "cold", "allow_fallback": False}
+    targets = [{"id": case, **setting} for case in PREPARED]
+    job = {"kind": "prepare", "root": str(ROOT), "cases": str(HUNDRED), "without": [], "targets": targets}
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", OPENS],
-            cwd=ROOT,
+            [sys.executable, "-P", str(WORKER)],
             env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
         )
         for gpu in two
     ]
     try:
-        assert [process.stdout.readline() for process in both if process.stdout] == ["ready\n"] * 2
         for process in both:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        said = [process.communicate(timeout=OPENS_S)[1] for process in both]
-        assert [process.returncode for process in both] == [0, 0], said
+            told(process, {"command": "warm", "root": str(ROOT), "preload": []})
+        assert not any(heard(process, "warm")["touched"] for process in both)
+        for _ in range(3):
+            for process in both:
+                told(process, {"command": "launch", "job": job, "fork": True})
+            assert [heard(process, "exit")["status"] for process in both] == ["ok", "ok"]
     finally:
         for process in both:
             process.kill()

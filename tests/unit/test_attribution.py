@@ -140,7 +140,7 @@ def test_a_replay_that_lacks_a_node_of_all_others_is_rejected() -> None:
     block.replay(31, 150_000, [7], graph=6)  # another graph has nodes of its own
     segment = attribute(block.records, block.iterations, WINDOW, False)
     assert segment.indices == [0, 2, 3]
-    assert segment.rejected == [(1, "1 nodes of a replayed graph have no kernel record")]
+    assert segment.rejected == [(1, "1 node of a replayed graph has no kernel record")]
     assert segment.n_kernels == [3, 3, 4]
 
 
@@ -176,7 +176,7 @@ def test_a_kernel_of_preparation_that_no_call_launched_is_rejected() -> None:
     block = two_iterations()
     block.records.launches = [launch for launch in block.records.launches if launch[0] != 1]
     assert attribute(block.records, block.iterations, WINDOW, False).rejected == [
-        (0, "preparation has 1 kernels that no traced call launched")
+        (0, "preparation has 1 kernel that no traced call launched")
     ]
 
 
@@ -293,14 +293,14 @@ def test_a_launch_without_a_kernel_record_is_rejected(under: int) -> None:
     block.launch(under)
     segment = attribute(block.records, block.iterations, WINDOW, False)
     assert segment.indices == [0]
-    assert segment.rejected == [(1, "1 of 2 launches have no kernel record")]
+    assert segment.rejected == [(1, "1 of 2 launches has no kernel record")]
 
 
 def test_launches_whose_records_are_all_missing_are_rejected_not_called_idle() -> None:
     block = two_iterations()
     block.records.kernels.pop()
     assert attribute(block.records, block.iterations, WINDOW, False).rejected == [
-        (1, "1 of 1 launches have no kernel record")
+        (1, "1 of 1 launch has no kernel record")
     ]
 
 

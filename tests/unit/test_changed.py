@@ -54,13 +54,13 @@ def test_reasons_hold_no_word_of_the_author() -> None:
     config = parse(SUITES, "s")
     assert worth_measuring(config, ["src/`$(id)`"]) == (
         True,
-        "1 of the 1 changed files is named by `paths` of suites.yaml.",
+        "1 of 1 changed file is named by `paths` of suites.yaml.",
     )
     assert worth_measuring(config, ["@org", "y"]) == (
         False,
-        "None of the 2 changed files is named by `paths` of suites.yaml.",
+        "None of 2 changed files is named by `paths` of suites.yaml.",
     )
-    assert worth_measuring(config, []) == (False, "None of the 0 changed files is named by `paths` of suites.yaml.")
+    assert worth_measuring(config, []) == (False, "None of 0 changed files is named by `paths` of suites.yaml.")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_the_plan_of_a_workflow_is_one_line(made: Repository, capsys: pytest.Cap
         "base": made.git("rev-parse", "left"),
         "head": made.git("rev-parse", "main"),
         "measure": True,
-        "why": "1 of the 1 changed files is named by `paths` of suites.yaml.",
+        "why": "1 of 1 changed file is named by `paths` of suites.yaml.",
         "cases_from": "own",
         "merge_base": True,
         "matrix": {"include": [{"index": 0, "count": 2, "seed": 5}, {"index": 1, "count": 2, "seed": 5}]},

@@ -389,6 +389,10 @@ class TestTooMuch:
 
 
 class TestIncomparable:
+    def test_a_case_on_the_host_is_not_where_its_launches_opened_a_gpu_for_others_on_one_side(self) -> None:
+        case = Case("a", both_case={"device": "cpu"})
+        assert row(case, launches={"base": {"device": "cpu"}, "head": {"mig": "1g.18gb"}}).verdict == "unchanged"
+
     @pytest.mark.parametrize(
         ("case", "options", "reason"),
         [
@@ -592,6 +596,14 @@ class TestNotes:
             "head: stopped by the time limit",
             "calls over 10 ms: few samples a launch",
         }
+
+    def test_one_of_them_is_singular(self) -> None:
+        data = {"rejected": [{"index": 3, "reason": "ends before it starts"}], "retries": ["4096 bytes"]}
+        found = measured(build.results([Case("a", base=None, head_measurement=data)], made=1, verb="run"))
+        assert found.rows[0].warnings == (
+            "head: 1 sample rejected: ends before it starts",
+            "head: records were lost and measured again in 1 launch",
+        )
 
     def test_percentiles_are_called_coarse_where_they_are_shown(self) -> None:
         case = Case("a", base=None, head_measurement={"coarse": True})

@@ -369,7 +369,7 @@ def test_work_that_has_just_ended_fades() -> None:
     [
         (quiet(utilization_gpu="40"), "GPU use: 40 % busy (should be at most 5 % busy)"),
         (quiet(compute_mode="Prohibited"), "compute mode: Prohibited (should be Default)"),
-        (quiet(ecc_errors_uncorrected_volatile_total="1"), "ECC: 1 uncorrected errors (should be 0 uncorrected errors"),
+        (quiet(ecc_errors_uncorrected_volatile_total="1"), "ECC: 1 uncorrected error (should be 0 uncorrected errors"),
     ],
 )
 def test_a_run_on_an_unfit_gpu_ends_before_it_begins(answer: str, read: str) -> None:

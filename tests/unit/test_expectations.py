@@ -18,6 +18,7 @@ from reports.load import Results
 from reports.looks import open_cases
 from reports.measured import headline as run_headline
 from reports.measured import measured
+from reports.page import page
 from reports.proposals import propose
 from reports.render import comment, run_comment, summary
 from reports.render_json import as_json
@@ -248,8 +249,9 @@ class TestJudging:
         assert conditions_met(measured(results), FAIL_ON) == ()
         assert "1 expectation skipped: no figure for NVIDIA H200" in run_table(measured(results))
 
-    def test_a_case_on_the_cpu_has_the_model_of_the_cpu(self) -> None:
-        on_cpu = {"head": {"device": "cpu", "cpu": "AMD EPYC"}}
+    @pytest.mark.parametrize("device", ["cpu", "NVIDIA H200"])  # which a launch opens for other cases
+    def test_a_case_on_the_cpu_has_the_model_of_the_cpu(self, device: str) -> None:
+        on_cpu = {"head": {"device": device, "cpu": "AMD EPYC"}}
         case = Case("k", base=None, both_case={"device": "cpu", "timer": "host"}, head_measurement={"timing": "host"})
         events = [expectation(6.71, device="AMD EPYC"), expectation(1.0)]
         (found,) = expected(run_of(case, *events, launches=on_cpu))
@@ -325,6 +327,11 @@ class TestJudging:
             run_of(Case("k"), twice, twice)
         with pytest.raises(UntrustedInput, match="gone is not known on head"):
             run_of(Case("k"), twice.model_copy(update={"case": "gone"}))
+
+    def test_a_file_says_once_that_a_copy_is_stale(self) -> None:
+        stale = Artifact(side="head", case="", name="cases/artifacts/old.cu", status="stale")
+        with pytest.raises(UntrustedInput, match=r"artifact cases/artifacts/old\.cu comes twice"):
+            run_of(Case("k"), stale, stale)
 
 
 DIFF = "\n".join(  # noqa: FLY002 - a line of it a line here
@@ -403,6 +410,26 @@ class TestShown:
             assert "\n-   if (i < n) y[i] = x[i];" in text
             assert "\nno\n" not in text
 
+    def test_a_stale_copy_is_told_in_every_format(self) -> None:
+        stale = Artifact(side="head", case="", name="cases/artifacts/old`x`.cu", status="stale")
+        elsewhere = Artifact(side="base", case="", name="cases/artifacts/older.cu", status="stale")
+        events = build.events([Case("k")])
+        results = build.of([*events[:-1], elsewhere, stale, events[-1]])
+        found = compare(results, TODAY)
+        title = "artifact stale: cases/artifacts/old`x`.cu, which no case gives any more"
+        assert headline(found) == "1 unchanged, 1 artifact stale"
+        assert f"\n{title}\n" in terminal(found)
+        assert "artifacts against their saved copies: 1 stale\n" in terminal(found)
+        assert "\n- artifact stale: cases/artifacts/old&#96;x&#96;.cu, which no case gives any more\n" in comment(found)
+        assert f'<p class="below">{title}</p>' in page(results, found, "function vegaEmbed() {}")
+        assert [each["name"] for each in as_json(found)["artifacts"]] == [elsewhere.name, stale.name]
+        for text in (terminal(found), comment(found)):
+            assert "older.cu" not in text
+        assert not any("artifact" in note for note in found.rows[0].notes)
+        assert conditions_met(found, FAIL_ON) == ("artifact",)
+        only_base = build.of([*events[:-1], elsewhere, events[-1]])
+        assert conditions_met(compare(only_base, TODAY), FAIL_ON) == ()
+
     def test_of_many_long_diffs_a_comment_shows_what_it_has_room_for(self) -> None:
         diff = "\n".join(f"+{n} {'x' * 90}" for n in range(600))
         many = [Artifact(side="head", case="k", name=f"{n}.cu", status="changed", diff=diff) for n in range(30)]
@@ -410,7 +437,7 @@ class TestShown:
         text = run_comment(report)
         assert len(text) <= 60_000
         assert "| `k` |" in text  # the table stays
-        assert "10 more artifacts changed or new" in text
+        assert "10 more artifacts changed, new or stale" in text
         assert "287 more lines" in text
         assert "19.cu of k, without room for its diff" in text
         assert text.count("```diff") == text.count("\n```\n\n</details>") == 1

@@ -116,6 +116,17 @@ def test_a_kernel_without_a_time_has_no_share() -> None:
 def test_a_number_of_kernels_that_varies_is_told() -> None:
     text = explained(Case("a", head_measurement={"n_kernels": [1] * 18 + [2] * 2}))
     assert line(text, "kernels") == "kernels a call: 1 in 18 samples, 2 in 2 samples"
+    text = explained(Case("a", head_measurement={"n_kernels": [1] * 19 + [2]}))
+    assert line(text, "kernels") == "kernels a call: 1 in 19 samples, 2 in 1 sample"
+
+
+@pytest.mark.parametrize(("cpu", "named"), [("AMD EPYC", "AMD EPYC"), ("", "cpu")])
+def test_a_case_on_the_host_names_the_cpu_and_not_the_gpu_beside_it(cpu: str, named: str) -> None:
+    """Neither where its launches were told of a GPU, nor where they opened one for other cases."""
+    for device in ("cpu", "NVIDIA H200"):
+        text = explained(CASES[1], launches={"head": {"device": device, "cpu": cpu, "start": "plain"}})
+        assert line(text, "device") == f"{named} · 1 launch by a plain start"
+        assert "GPU" not in text
 
 
 def test_gaps_are_what_latency_has_over_busy_time() -> None:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import threading
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,9 @@ def test_deciles_and_kernels_of_a_timing() -> None:
     assert (timing.p10_ns, timing.median_ns, timing.p90_ns, timing.latency_ns) == (200, 600, 1_000, 700)
     assert (timing.n_kernels, timing.rejected, timing.batch) == (3, 1, 1)
     assert str(timing) == "0.60 µs [0.20, 1.00] (cupti, cold cache, 11 samples, 3 kernels a call)"
+    once = replace(timing, samples_ns=(600,), n_kernels=1)
+    assert str(once) == "0.60 µs [0.20, 1.00] (cupti, cold cache, 1 sample, 1 kernel a call)"
+    assert str(replace(once, n_kernels=None)) == "0.60 µs [0.20, 1.00] (cupti, cold cache, 1 sample)"
 
 
 def test_the_device_is_where_the_arguments_lie() -> None:

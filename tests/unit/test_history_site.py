@@ -150,6 +150,11 @@ class TestPages:
         assert page.tags.count("circle") == 1
         assert "../index.html" in page.links
 
+    def test_one_run_of_one_row_is_singular(self) -> None:
+        found = site(replace(STEPPED, points=STEPPED.points[:1]))
+        assert ": 1 run, 2026-01-01 to 2026-01-01" in Page(found[page_of("norm/rms[cols=8192]")]).text
+        assert "1 row." in Page(found["machines.html"]).text
+
     def test_what_the_machine_proved_stands_by_it(self) -> None:
         late = replace(
             STEPPED, points=tuple(p._replace(started=p.started + timedelta(days=300)) for p in STEPPED.points)

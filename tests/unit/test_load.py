@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from reports.load import load_file, load_files
+from reports.gather import gather
+from reports.load import load_file, load_files, merge
 from runner.errors import UntrustedInput, UsageError
 from runner.records import (
+    Artifact,
     CaseEvent,
     CeilingsEvent,
     End,
@@ -24,6 +26,7 @@ from runner.records import (
     JudgeSettings,
     LaunchEnd,
     LaunchEvent,
+    Lines,
     Measurement,
     Resumed,
     SideInfo,
@@ -315,6 +318,15 @@ class TestShards:
         results = load_files(self.shards(tmp_path, {}, {"end": False}))
         assert results.notes == ("partial: 1 of 2 shards did not come to the end",)
 
+    def test_the_same_stale_copy_in_all_shards_counts_once(self) -> None:
+        stale = Artifact(side="head", case="", name="cases/artifacts/old.cu", status="stale")
+        found = []
+        for index in range(2):
+            *events, end = build.events([Case(f"shard{index}/a")], shard=build.shard(index, 2))
+            own = Artifact(side="head", case=f"shard{index}/a", name="a.cu", status="new")
+            found.append(gather(Lines([*events, own, stale, end], cut=False)))
+        assert [each.case for each in merge(found).artifacts] == ["shard0/a", "", "shard1/a"]
+
     def test_the_same_broken_file_in_all_shards_counts_once(self, tmp_path: Path) -> None:
         broken = {"broken": {"head": {"cases/bad.py": "SyntaxError"}}}
         results = load_files(self.shards(tmp_path, dict(broken), dict(broken)))
@@ -344,7 +356,7 @@ class TestShards:
 
     def test_of_different_counts(self, tmp_path: Path) -> None:
         paths = self.shards(tmp_path, {}, {"shard": build.shard(1, 3)})
-        with pytest.raises(UntrustedInput, match="of 2 and of 3 shards"):
+        with pytest.raises(UntrustedInput, match="of 2 shards and of 3 shards"):
             load_files(paths)
 
     def test_the_same_one_twice(self, tmp_path: Path) -> None:

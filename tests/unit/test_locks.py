@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from runner import locks
-from runner.errors import UnfitMachine
+from runner.errors import UnfitMachine, UsageError
 from runner.locks import machine_locks
 
 FIRST, SECOND = "GPU-6d786b7a-3994-ba1c-b185-f30fe02ae0bc", "GPU-6d99aaaa-0000-1111-2222-333344445555"
@@ -259,3 +259,19 @@ def test_runs_meet_whatever_their_temporary_folder_is(tmp_path: Path, monkeypatc
     ):
         pass
     assert "EVENBENCH_LOCKS" in raised.value.hint
+
+
+@pytest.mark.parametrize("folder", ["locks", "./locks", "~/locks", "lo\ncks"])
+def test_a_folder_that_is_another_in_each_working_directory_is_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir(parents=True)
+    monkeypatch.setenv("EVENBENCH_LOCKS", folder)
+    with pytest.raises(UsageError) as raised, machine_locks(["host"], no_wait):
+        pass
+    said = str(raised.value)
+    assert said.startswith(f"EVENBENCH_LOCKS={Path(folder)}: must be an absolute path".replace("\n", "\ufffd"))
+    assert "the same for all runs of the machine" in said
+    assert len(said.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.lock"))

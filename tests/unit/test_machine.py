@@ -85,7 +85,7 @@ def test_the_gpus_that_are_meant(wanted: str, visible: str | None, meant: list[G
     [
         ("3", None, "--gpus 3: this machine has 2 NVIDIA GPUs"),
         ("0", None, "--gpus 0: this machine has 2 NVIDIA GPUs"),
-        ("2", "1", "--gpus 2: this machine has 1 NVIDIA GPUs"),
+        ("2", "1", "--gpus 2: this machine has 1 NVIDIA GPU that is visible and answers"),
         ("all", "", "--gpus all: this machine has 0 NVIDIA GPUs"),
         ("all", "7", "no single GPU is meant by CUDA_VISIBLE_DEVICES 7"),
         ("", None, "names no GPU"),

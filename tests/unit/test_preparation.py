@@ -121,7 +121,7 @@ def test_patterns_narrow_the_suite() -> None:
 
 def test_what_selects_nothing_says_whether_another_suite_would() -> None:
     sides: dict[SideName, Found] = {"head": found("a/b", "c/d")}
-    with pytest.raises(UsageError, match=r"z/\*: selects none of the 2 cases"):
+    with pytest.raises(UsageError, match=r"z/\*: selects none of 2 cases"):
         choose(sides, settings(), ["z/*"], PLAN)
     with pytest.raises(UsageError, match=r"c/\*: selects none of the cases of suite 'full', but 1 outside it"):
         choose(sides, settings(include=("a/*",)), ["c/*"], PLAN)

@@ -137,7 +137,7 @@ class TestSeveralGpus:
         (line,) = frame(progress)
         assert line[2:].startswith("judging after 6 rounds · ")
         progress.launch("base", "round 7 of 9", 1, SECOND)  # the other one's cases are done
-        assert frame(progress)[2:] == ["GPU-6d786b7a · idle", "GPU-7e99aaaa · base · 1 cases"]
+        assert frame(progress)[2:] == ["GPU-6d786b7a · idle", "GPU-7e99aaaa · base · 1 case"]
 
     @pytest.mark.parametrize("width", [30, 60, 200])
     def test_lines_fit_and_foreign_text_is_only_text(self, width: int) -> None:

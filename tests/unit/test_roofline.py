@@ -233,6 +233,13 @@ class TestDevice:
         host = Peaks("some CPU", "", {}, ())
         assert peaks_for(self.launch("cpu"), [PEAKS]) is None
         assert peaks_for(self.launch("cpu"), [PEAKS, host]) is host
+        assert peaks_for(self.launch(), [PEAKS, host], on_host=True) is host  # others of its launch use the GPU
+        on_host = build.results(
+            [Case("norm/a", both_case={"device": "cpu", "timer": "host"})], ceilings=[CEILINGS], **ONE_SIDE
+        )
+        found = measured(on_host).rows[0].times
+        assert found is not None
+        assert found.peaks is None
 
     def test_of_several_hosts_none(self) -> None:
         one, other = (Peaks("cpu", "", {"memory/copy": rate}, ()) for rate in (1e10, 2e10))

@@ -260,6 +260,7 @@ def test_dropped_rounds_are_counted_and_rounds_never_reached_are_not() -> None:
     assert one(replace(row, rounds=[*row.rounds, None, None])).warnings == ()
     zero = replace(row, rounds=[([0], [5]), *row.rounds[1:]])
     assert one(zero).warnings == ("1 of 8 rounds dropped: a time is not above 0",)
+    assert one(replace(zero, rounds=zero.rounds[:1])).warnings[1:] == ("1 of 1 round dropped: a time is not above 0",)
     rest = one(replace(row, rounds=row.rounds[1:]))
     assert answer.p_slower == pytest.approx(rest.p_slower)
     assert answer.interval == pytest.approx(rest.interval)

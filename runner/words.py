@@ -1,0 +1,8 @@
+"""Words of what is printed for people. Imports nothing, since launches say such things as well."""
+
+from __future__ import annotations
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, such as ``1 launch`` or ``3,000 launches``; `reports.units` has the same for reports."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,10 +145,9 @@ class TestCompletion:
 
     @pytest.mark.parametrize(("shell", "command", "asked"), ASKED)
     def test_names_that_a_shell_would_expand_are_not_offered(
-        self, repository: Repository, shell: str, command: tuple[str, ...], asked: str
+        self, repository: Repository, tool: Callable[[str], str], shell: str, command: tuple[str, ...], asked: str
     ) -> None:
-        if shutil.which(shell) is None:
-            pytest.skip(f"{shell} is not installed")
+        tool(shell)
         for name in (*NAMES, "größe/a_b-1.0+x", "fix#12"):
             repository.git("branch", name)
         file = repository.path.parent / "script"

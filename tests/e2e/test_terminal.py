@@ -6,10 +6,9 @@ import fcntl
 import gzip
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -196,18 +195,18 @@ class TestWatch:
 
 class TestCompletion:
     @pytest.fixture
-    def bash(self, repository: Repository) -> Iterator[Terminal]:
+    def bash(self, repository: Repository, tool: Callable[[str], str]) -> Iterator[Terminal]:
+        tool("bash")
         yield from self.started(repository, "bash", ("bash", "--norc", "--noprofile", "-i"), "source ./script")
 
     @pytest.fixture
-    def zsh(self, repository: Repository) -> Iterator[Terminal]:
+    def zsh(self, repository: Repository, tool: Callable[[str], str]) -> Iterator[Terminal]:
         """As the documentation has it: the script lies as `_evenbench` in a folder of `fpath`."""
+        tool("zsh")
         load = "mkdir z && mv ./script z/_evenbench && fpath=($PWD/z $fpath) && autoload -U compinit && compinit -u -D"
         yield from self.started(repository, "zsh", ("zsh", "-f", "-i"), load)
 
     def started(self, repository: Repository, shell: str, command: tuple[str, ...], load: str) -> Iterator[Terminal]:
-        if shutil.which(shell) is None:
-            pytest.skip(f"{shell} is not installed")
         made = subprocess.run([EVENBENCH, "--print-completion", shell], capture_output=True, check=True)
         (repository.path / "script").write_bytes(made.stdout)
         with shown(repository, *command, columns=200, variables={"TERM": "dumb", "PS1": "> "}) as seen:
@@ -243,14 +242,13 @@ class TestCompletion:
             seen.until(re.escape(whole.rstrip("/ ")), before)
             seen.type("\x15")
 
-    def test_fish(self, repository: Repository) -> None:
-        if shutil.which("fish") is None:
-            pytest.skip("fish is not installed")
+    def test_fish(self, repository: Repository, tool: Callable[[str], str]) -> None:
+        fish = tool("fish")
         script = subprocess.run([EVENBENCH, "--print-completion", "fish"], capture_output=True, text=True, check=True)
         (repository.path / "script").write_text(script.stdout)
         asked = "; ".join(["source ./script", *(f"complete -C '{typed}'; echo" for typed, _ in self.WORDS)])
         done = subprocess.run(
-            ["fish", "--no-config", "-c", asked], cwd=repository.path, capture_output=True, text=True, check=True,
+            [fish, "--no-config", "-c", asked], cwd=repository.path, capture_output=True, text=True, check=True,
             env={**os.environ, "HOME": str(repository.path.parent)},
         )  # fmt: skip
         for (_, whole), answer in zip(self.WORDS, done.stdout.split("\n\n"), strict=False):

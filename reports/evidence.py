@@ -44,7 +44,9 @@ def ceiling(row: SideRow, found: Times) -> str:
         warm = "" if is_cold(found.records) else "its data may lie in a cache, "
         return f"none: {warm}no peak was measured for this work"
     first, *others = (_need(need) for need in found.needs)
-    told = joined(f"bound by {first}, {units.share(found.share)} of the time", *others)
+    moved = row.case.work.bytes_read + row.case.work.bytes_written
+    cached = "memory takes no part: the data may lie in a cache" if moved and not is_cold(found.records) else ""
+    told = joined(f"bound by {first}, {units.share(found.share)} of the time", *others, cached)
     return f"{told}; more than {TOO_FAST:g} times the ceiling cannot be" if too_fast(found.share) else told
 
 

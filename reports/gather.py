@@ -28,12 +28,11 @@ from runner.records import (
     SideName,
     Skip,
 )
-from runner.records.fields import ARTIFACTS_MAX
+from runner.records.fields import ARTIFACTS_MAX, RESUMES_MAX
 
 from .compact import Compactor, Sampled
 from .units import count
 
-RESUMES_MAX = 100  # of one run: each looks through what was measured before
 SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
 
 

@@ -36,6 +36,7 @@ from .results_file import read_file
 from .units import count
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
+ONE_RUN = "the files of one run, each once; `evenbench diff A B` holds one run against another"
 FILES_AT_MOST = 4  # as large files together: who reads them holds a little more than their size
 
 
@@ -189,7 +190,7 @@ def _joined(shards: list[tuple[Path, Gathered]]) -> Results:
     shards.sort(key=lambda shard: shard[1].header.shard.index)
     for (path, shard), (other_path, other) in pairwise(shards):
         if different := _difference(shard.header, other.header):
-            hint = "each file is one shard of the same run; name it once" if different.startswith("both") else ""
+            hint = ONE_RUN if different.startswith("both") else ""
             raise UntrustedInput(f"{path} and {other_path} are not shards of one run: {different}", hint)
     return merge([shard for _, shard in shards])
 

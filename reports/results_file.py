@@ -15,6 +15,7 @@ from runner.records import Reading
 from .gather import Gathered, gather
 from .markdown import sanitise
 
+WRITTEN = "`evenbench run` and `evenbench compare` write their results into .evenbench/, or where --output says"
 READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
 
 
@@ -40,15 +41,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise UsageError(
-            f"{path}: no such file", "`evenbench run` and `evenbench compare` write one by --output"
-        ) from None
+        raise UsageError(f"{path}: no such file", WRITTEN) from None
     except OSError as error:
         if path.is_symlink():
             raise UntrustedInput("a symbolic link, not a regular file", "name the file that it leads to") from None
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UntrustedInput("not a regular file", "name results files, which run and compare write by --output")
+        raise UntrustedInput("not a regular file", f"name files: {WRITTEN}")
     with os.fdopen(descriptor, "rb", buffering=READ_BUFFER) as stream:
         yield stream

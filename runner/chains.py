@@ -138,8 +138,8 @@ def together(tasks: Sequence[Callable[[], Made]], abandon: Callable[[], None]) -
     if len(tasks) == 1:
         return [tasks[0]()]
     with ThreadPoolExecutor(len(tasks), thread_name_prefix="evenbench-chain") as pool:
-        futures = [pool.submit(task) for task in tasks]
         try:
+            futures = [pool.submit(task) for task in tasks]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:
                 if error := future.exception():

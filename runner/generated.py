@@ -25,6 +25,9 @@ from .tree_files import read_below, remove_below, write_below
 from .words import count
 
 ALL_TEXTS_MAX = 64 << 20  # characters of all texts of a side: the driver holds them until the run is over
+ROOM = (
+    f"a case may give {OF_A_CASE_MAX}, all cases {ARTIFACTS_MAX:,} of {ALL_TEXTS_MAX:,} characters; choose fewer cases"
+)
 DIFF_MAX = 60_000  # characters of a diff; a record takes some more
 DIFF_LINE_MAX = 500  # characters of a line of it
 COMPARED_MAX = 4_000  # lines of a text that are aligned with the other's: that takes the square of them
@@ -66,19 +69,18 @@ class Texts:
         return iter([self._found[key] for key in sorted(self._found)])
 
     def take(self, file: str, message: Message) -> str:
-        """Keep the text of a launch's message; what forbids to, where another case has the name. Empty where nothing does.
+        """Keep the text of a launch's message; what forbids to, and empty where nothing does.
+
+        A case whose text is not kept must not count as one that told its texts: a saved copy of it would look stale.
 
         Args:
             file: where the case is declared, as the side's processes say.
-
-        Raises:
-            ValueError: it is no message of ours.
         """
-        case, name, text = message["case"], message["name"], message["text"]
+        case, name, text = message["case"], message.get("name"), message.get("text")
         if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
-            raise ValueError("an artifact whose name is no plain file name")
+            return "an artifact whose name is no plain file name"
         if not isinstance(text, str) or encoded_size(text) > TEXT_MAX:
-            raise ValueError("an artifact that is no text, or too long")
+            return f"artifact {name!r} is no text, or too long"
         key = (_folder(file), name)
         with self._lock:  # launches on several GPUs end in threads of their own
             if key not in self._found:
@@ -89,7 +91,7 @@ class Texts:
                     or self._counts.total() > ARTIFACTS_MAX
                     or self._size > ALL_TEXTS_MAX
                 ):
-                    raise ValueError("too many artifacts")
+                    return f"artifact {name!r} is one too many, beside {len(self._found):,} others (hint: {ROOM})"
                 text = text.encode("utf-8", "replace").decode()  # halves of characters, which no file can hold
                 self._found[key] = Generated(case, key[0], name, text)
             other = self._found[key]

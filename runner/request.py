@@ -85,8 +85,9 @@ def check_cases(cases: str) -> None:
 def check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
     """Raises UsageError where no side has the cases directory."""
     if not any((checkout.root / request.cases).is_dir() for checkout in checkouts):
-        where = " or ".join(checkout.label for checkout in checkouts)
-        raise UsageError(f"no directory {request.cases}/ in {where}", "name the cases directory with --cases")
+        where = " or ".join(dict.fromkeys(checkout.label for checkout in checkouts))
+        hint = "evenbench init writes a first case; --cases names another directory"
+        raise UsageError(f"no directory {request.cases}/ in {where}", hint)
 
 
 def config_of(request: Request, checkouts: Sequence[Checkout]) -> Config:

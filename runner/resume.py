@@ -7,7 +7,8 @@ from pathlib import Path
 
 from .chains import ROUNDS_AHEAD
 from .errors import UntrustedInput, UsageError
-from .records import CaseEvent, End, Header, LaunchEnd, LaunchEvent, Look, Measurement, Reading, SideInfo
+from .records import CaseEvent, End, Header, LaunchEnd, LaunchEvent, Look, Measurement, Reading, Resumed, SideInfo
+from .records.fields import RESUMES_MAX
 from .rounds import Taken
 
 # What must be equal for the rounds of one run to be compared with those of another.
@@ -38,7 +39,7 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
         seed: what was asked for in so many words; None where nothing was.
 
     Raises:
-        UsageError: no such file, the run is complete, or it differs from what is asked for now.
+        UsageError: no such file, the run is complete, was resumed too often, or differs from what is asked for now.
         UntrustedInput: the file is broken before its last line.
     """
     try:
@@ -66,6 +67,11 @@ def take_up(path: Path, wanted: Header, seed: int | None) -> tuple[Header, Taken
     launches = [event for event in events if isinstance(event, LaunchEvent)]
     if not any(launch.kind == "timed" for launch in launches):
         return header, None
+    if sum(isinstance(event, Resumed) for event in events) >= RESUMES_MAX:  # no report would take one more
+        raise UsageError(
+            f"--resume: the run in {path} was resumed {RESUMES_MAX} times",
+            "evenbench report shows what it has; begin anew with another --output",
+        )
     ids = {event.index: event.id for event in cases}
     ran = {ids[index]: launch.uuid for launch in launches for index in launch.order if launch.uuid and index in ids}
     looks = [event for event in events if isinstance(event, Look)]

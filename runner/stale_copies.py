@@ -32,8 +32,9 @@ def stale_copies(
     """
     found: list[tuple[PurePosixPath, str]] = []
     for folder, names in _walked(tree, cases):
-        # Without a Python file there is no case any more. With one, and no case, they may be for other machines.
-        if FOLDER not in names.folders or not told.get(folder, not _holds_python(names)):
+        # Without a Python file there is no case any more. With one, and no case, they may be for other machines. Where
+        # the whole tree is the cases directory, folders of that name may be anybody's.
+        if FOLDER not in names.folders or not told.get(folder, bool(cases) and not _holds_python(names)):
             continue
         beside = [*cases, *folder.parts, FOLDER]
         for name in names_below(tree, beside).files:

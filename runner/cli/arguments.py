@@ -10,6 +10,7 @@ from typing import get_args
 
 from .. import __version__
 from ..case import CACHES, TIMERS
+from ..errors import UsageError
 from ..host_settings import LauncherName
 from . import ceilings_arguments, expect_arguments, history_arguments, machine_arguments
 from .completion import SHELLS, PrintCompletion
@@ -73,7 +74,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked, left = top.parse_known_args(argv)
     words = "rest" if hasattr(asked, "rest") else "patterns"
     if any(word.startswith("-") for word in left) or (left and not hasattr(asked, words)):
-        top.error(f"unrecognized arguments: {' '.join(left)}")
+        raise UsageError(f"unrecognized arguments: {' '.join(left)}", f"{top.prog} {asked.verb} --help")
     if left:
         setattr(asked, words, [*getattr(asked, words), *left])
     return asked

@@ -197,7 +197,10 @@ def _event(asked: argparse.Namespace) -> Event:
     """The event in the file of ``--event``. Raises UsageError."""
     from reports.events import read_event
 
-    path = asked.event or Path(os.environ.get("GITHUB_EVENT_PATH", ""))
+    named = asked.event or os.environ.get("GITHUB_EVENT_PATH")
+    if not named:
+        raise UsageError("no event is named", "--event FILE; GitHub's runners name it in GITHUB_EVENT_PATH")
+    path = Path(named)
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:

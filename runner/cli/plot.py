@@ -43,5 +43,6 @@ def plot_ceilings(path: Path, ceilings: CeilingsEvent, results: Sequence[Path] =
         run, _ = load_runs(results)
         cases = points(measured(replace(run, ceilings=(ceilings,))), peaks)
         if not cases:
-            say(f"note: no row of {', '.join(map(str, results))} ran on this device and declares its work")
+            needed = "it must have run on this device, from a cold cache, and its case declare its work"
+            say(f"note: no row of {', '.join(map(str, results))} can be drawn: {needed}")
     write_plot(path, peaks, cases)

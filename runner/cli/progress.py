@@ -68,7 +68,7 @@ class ConsoleProgress:
         self._timed = 0  # timed launches that ended
         self._measuring_since: float | None = None
         self._host = ""
-        self._told = ""
+        self._told: set[str] = set()  # rounds; on several GPUs one may be ahead
         self._is_live = live
         self._live = Live(console=console, get_renderable=self._shown, refresh_per_second=REFRESHED, transient=True)
 
@@ -99,8 +99,8 @@ class ConsoleProgress:
             self._text = text
             self._now[gpu] = Now(side, cases)
             self._gpus |= {gpu}
-            if not self._is_live and timed and text != self._told:  # plain lines: one a round
-                self._told = text
+            if not self._is_live and timed and text not in self._told:  # plain lines: one a round
+                self._told.add(text)
                 self._print(_joined(text, self._left(0.0), self._machine))
 
     def case(self, case_id: str, gpu: str = "") -> None:

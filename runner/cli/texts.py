@@ -11,6 +11,7 @@ from types import MappingProxyType
 from ..errors import UsageError
 from ..generated import Texts
 from ..records import SideName
+from ..records.reader import printable
 from ..words import count
 from .console import say
 
@@ -40,10 +41,10 @@ def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bo
         return False
     written = [name for found in texts.values() for name in found.save()]
     for name in written:
-        say(f"saved anew: {name}")
+        say(f"saved anew: {printable(name)}")
     removed = [name for found in texts.values() for name in found.remove_stale()]
     for name in removed:
-        say(f"removed, since no case gives it any more: {name}")
+        say(f"removed, since no case gives it any more: {printable(name)}")
     if not written and not removed:
         say("the saved copies of these texts are as they should be")
     return True

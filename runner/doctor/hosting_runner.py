@@ -150,7 +150,7 @@ def time_in_step(answer: Finished) -> Check:
     Args:
         answer: of ``timedatectl show --property=NTPSynchronized --value``, which asks the kernel.
     """
-    should, mend = "follows a time server", "systemctl enable --now systemd-timesyncd, or chrony, as root"
+    should, mend = "set by a time server", "systemctl enable --now systemd-timesyncd, or chrony, as root"
     word = answer.output.decode("utf-8", "replace").strip()
     if answer.status != 0 or word not in {"yes", "no"}:
         return Check("time", "note", f"cannot be read: {said(answer)}", should, mend)

@@ -17,6 +17,7 @@ SAMPLES_MAX = 100_000  # samples of one measurement
 KERNELS_MAX = 1_000  # distinct kernels of one measurement
 IMPLEMENTATIONS_MAX = 100  # of one case
 LOOKS_MAX = 8  # looks of one plan
+RESUMES_MAX = 100  # of one run: a reader looks at each through what was measured before
 PLANT_MAX = 1.0  # of a case's time: whether more than twice is found needs no proof
 NS_MAX = 10**15  # eleven days: longer than any run
 COUNT_MAX = 2**63 - 1  # bytes, flops: what a 64-bit counter holds

@@ -44,22 +44,28 @@ class Writer:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
         self.path = path
         self._one_at_a_time = threading.Lock()  # launches on several GPUs write to one file
+        self._error = ""  # why it cannot be written any more
 
     def cut_unfinished_line(self) -> None:
         """Before appending to an interrupted run: cut off the line that it was writing."""
         cut_unfinished_line(self.path)
 
     def write(self, event: Event) -> None:
-        """Append one event. Raises `UsageError` when the disk is full or the file is gone."""
+        """Append one event. Raises `UsageError` when the disk is full or the file is gone, and for all events after that.
+
+        Part of a line may stand at the end by then, and what followed it would spoil the file.
+        """
         data = (dump(event) + "\n").encode()
-        try:
-            with self._one_at_a_time:
-                while data:
+        with self._one_at_a_time:
+            try:
+                while data and not self._error:
                     data = data[os.write(self._descriptor, data) :]
-        except OSError as error:
+            except OSError as error:
+                self._error = str(error.strerror)
+        if self._error:
             raise UsageError(
-                f"{self.path} cannot be written any more: {error.strerror}", "free some space, then go on with --resume"
-            ) from None
+                f"{self.path} cannot be written any more: {self._error}", "free some space, then go on with --resume"
+            )
 
     def close(self) -> None:
         """Close the file."""

@@ -72,6 +72,26 @@ def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path
     assert repository.git("worktree", "list").count("\n") == 0
 
 
+def test_a_run_is_not_resumed_more_often_than_a_report_takes(slow: tuple[Repository, Path]) -> None:
+    """Else it would measure to its end, and nobody could read it."""
+    repository, _ = slow
+    output = repository.path / "out.jsonl"
+    command = ["compare", "HEAD", "HEAD", "--output", "out.jsonl"]
+    with repository.start(*command) as process:
+        wait_for_launches(output, process, 1)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_S)
+    whole = events(output)
+    resumed = {"event": "resumed", "round": 0, "at": "2026-11-30T00:00:00+00:00"}
+    output.write_text("".join(f"{json.dumps(event)}\n" for event in [*whole, *[resumed] * 100]))
+    done = repository.evenbench(*command, "--resume")
+    assert done.returncode == 2
+    assert errors(done)[0].startswith(
+        f"error: --resume: the run in {output} was resumed 100 times (hint: evenbench report"
+    )
+    assert "partial" in repository.evenbench("report", "out.jsonl").stdout
+
+
 def test_resume_refuses_another_run(slow: tuple[Repository, Path]) -> None:
     repository, _ = slow
     output = repository.path / "out.jsonl"

@@ -538,13 +538,15 @@ class TestResolve:
         assert said.code == 2
         assert said.err.startswith("error: GITHUB_TOKEN is not set (hint: ")
 
-    def test_no_event(self, desk: Desk) -> None:
+    def test_no_event(self, desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
         said = desk.run("resolve", run_event(desk.fake), "--event=nowhere.json")
         assert said.code == 0  # the last one that is named counts
         desk.patch.delenv("GITHUB_EVENT_PATH", raising=False)
         from runner.cli.main import main
 
+        capsys.readouterr()
         assert main(["resolve"]) == 2
+        assert capsys.readouterr().err.startswith("error: no event is named (hint: --event FILE")
         assert main(["resolve", "--event", str(desk.folder)]) == 2
 
     @pytest.mark.parametrize("status", [401, 500])

@@ -89,6 +89,14 @@ def test_where_not_every_case_of_the_folder_told_its_texts_nothing_is_said_or_re
         assert (generating.path / COPY).exists()
 
 
+def test_a_folder_called_like_a_command_of_the_terminal_gives_none(generating: Repository) -> None:
+    generating.write({"cases/\x1b[2J\n::error::/artifacts/a.cu": "text"})
+    done = generating.evenbench("run", "--artifacts-only", "--update-artifacts", CI="")
+    assert done.returncode == 0, done.stderr
+    assert "any more: cases/\ufffd[2J\ufffd::error::/artifacts/a.cu\n" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def test_a_comparison_tells_those_of_each_side_and_fails_by_those_of_head(generating: Repository) -> None:
     generating.commit({})
     compare = ("compare", "HEAD~1", "HEAD", "--fail-on", "artifact")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +115,19 @@ def test_an_error_ends_all_and_is_told() -> None:
 
     with pytest.raises(ZeroDivisionError):
         together([waits, fails], gone.set)
+
+
+def test_an_interruption_before_all_have_begun_ends_those_that_have() -> None:
+    gone = threading.Event()
+
+    class Interrupted(list[Callable[[], bool]]):
+        def __iter__(self) -> Iterator[Callable[[], bool]]:
+            yield self[0]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        together(Interrupted([lambda: gone.wait(timeout=10)] * 2), gone.set)
+    assert gone.is_set()
 
 
 def test_all_sessions_are_abandoned() -> None:

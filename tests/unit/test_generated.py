@@ -119,19 +119,17 @@ class TestAgainstSavedCopies:
     @pytest.mark.parametrize("name", ["../secret", "artifacts/../../secret", "/etc/passwd", "..", ".", "", 3, None])
     def test_a_name_from_a_launch_never_leaves_the_folder(self, tree: Path, name: Any) -> None:
         texts = Texts(tree, "cases")
-        with pytest.raises(ValueError, match="no plain file name"):
-            texts.take("gen/k.py", message(name))
+        assert "no plain file name" in texts.take("gen/k.py", message(name))
         assert list(texts) == []
 
     @pytest.mark.parametrize("text", [None, b"", 3, "\0" * (TEXT_MAX // 6 + 1), "x" * TEXT_MAX])
     def test_a_launch_cannot_send_too_much(self, tree: Path, text: Any) -> None:
-        with pytest.raises(ValueError, match="no text, or too long"):
-            Texts(tree, "cases").take("gen/k.py", message(text=text))
+        assert "is no text, or too long" in Texts(tree, "cases").take("gen/k.py", message(text=text))
 
     def test_nor_too_many(self, tree: Path) -> None:
         texts = held(tree, *(message(f"{n}.cu") for n in range(ARTIFACTS_MAX)))
-        with pytest.raises(ValueError, match="too many"):
-            texts.take("gen/k.py", message("one-more.cu"))
+        assert "'one-more.cu' is one too many, beside 100 others" in texts.take("gen/k.py", message("one-more.cu"))
+        assert len(list(texts)) == ARTIFACTS_MAX
 
     def test_halves_of_characters_become_question_marks(self, tree: Path) -> None:
         texts = held(tree, message(text="a\ud800b"))

@@ -112,8 +112,9 @@ class TestFiles:
 
     @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "/"])
     def test_device_and_directory(self, path: str) -> None:
-        with pytest.raises(UntrustedInput, match="not a regular file"):
+        with pytest.raises(UntrustedInput, match="not a regular file") as error:
             load_file(Path(path))
+        assert "write their results into .evenbench/" in str(error.value.hint)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_unreadable(self, tmp_path: Path) -> None:
@@ -361,7 +362,7 @@ class TestShards:
 
     def test_the_same_one_twice(self, tmp_path: Path) -> None:
         path = self.shards(tmp_path, {}, {})[0]
-        with pytest.raises(UntrustedInput, match=r"both are shard 0 of 2.*name it once"):
+        with pytest.raises(UntrustedInput, match=r"both are shard 0 of 2.*each once"):
             load_files([path, path])
 
     def test_case_in_two_shards(self, tmp_path: Path) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from runner.attempts import LaunchSpec, Recorder
 from runner.config import Config, RunSettings, resolve
 from runner.errors import CaseError, NothingMeasured, UsageError
 from runner.launch import Message
 from runner.plan import Plan
-from runner.preparation import fix_counts
-from runner.records import CaseEvent, ImplementationRecord, SideName
+from runner.preparation import fix_counts, prepare
+from runner.records import CaseEvent, ImplementationRecord, SideName, Writer
 from runner.selection import Broken, Crew, Found, Point, choose, discover, may_hold, refuse_broken, unmatched
 from runner.sides import Checkout, Side
 
@@ -198,3 +199,27 @@ def test_both_sides_draw_by_the_larger_cost() -> None:
     slow = {"a/b": prepared("head", main=1)["a/b"].model_copy(deep=True)}
     events = fix_counts({"base": prepared("base", main=1), "head": slow}, sides, settings(), verb="compare")
     assert len({event.implementations[0].samples for event in events}) == 1
+
+
+@pytest.mark.parametrize("text", ["longer", 3, None])
+def test_a_case_whose_text_is_not_kept_fails(text: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its saved copy would look like one that no case gives any more, and be removed."""
+    monkeypatch.setattr("runner.generated.ALL_TEXTS_MAX", 6)
+    launch = [
+        message
+        for case_id, given in {"a/a": "short", "a/b": text}.items()
+        for message in (
+            {"event": "begin", "case": case_id},
+            {"event": "artifact", "case": case_id, "name": f"{case_id[2:]}.cu", "text": given},
+            {"event": "case", "id": case_id, "status": "ok", "device": "cpu"},
+            {"event": "finish", "case": case_id},
+        )
+    ]
+    side = crew(Session([{"event": "machine"}, *launch, WELL]))
+    quiet: Any = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
+    spec = LaunchSpec(side="head", kind="preparation", start="plain", only_texts=True)
+    with Writer(tmp_path / "out.jsonl") as writer:
+        events = prepare(side, found("a/a", "a/b"), ["a/a", "a/b"], settings(), Recorder(writer), spec, quiet)
+    assert [(each.status, each.kind) for each in events.values()] == [("ok", None), ("failed", "setup")]
+    assert (events["a/b"].reason or "").startswith("artifact 'b.cu' is ")
+    assert [each.name for each in side.texts] == ["a.cu"]

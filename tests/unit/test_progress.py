@@ -163,6 +163,13 @@ class TestSeveralGpus:
                     progress.launch_done(SEEN, gpu)
         assert file.getvalue().splitlines() == ["[   0.0 s] round 1 of 2", "[   2.0 s] round 2 of 2 · about 2 s left"]
 
+    def test_a_gpu_that_is_behind_tells_no_round_again(self, now: list[float]) -> None:
+        file = io.StringIO()
+        with ConsoleProgress(Console(file=file, width=200), 4, live=False) as progress:
+            for gpu, number in ((FIRST, 1), (SECOND, 1), (FIRST, 2), (SECOND, 1), (FIRST, 2), (SECOND, 2)):
+                progress.launch("head", f"round {number} of 2", 1, gpu)
+        assert file.getvalue().splitlines() == ["[   0.0 s] round 1 of 2", "[   0.0 s] round 2 of 2"]
+
     def test_no_launch_of_any_thread_is_lost(self) -> None:
         progress = live()
         progress.more(10_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -83,6 +84,27 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists already"):
         Writer(path)
     assert path.read_text() == "mine\n"
+
+
+def test_after_part_of_a_line_nothing_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may have room again, just when a launch on another GPU has something to say."""
+    path, write = tmp_path / "results.jsonl", os.write
+    room = [9, 0]  # bytes, at one call after the other; then as much as is wanted
+
+    def on_a_full_disk(descriptor: int, data: bytes) -> int:
+        if free := room.pop(0) if room else len(data):
+            return write(descriptor, data[:free])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Writer(path) as writer:
+        writer.write(RUN[0])
+        monkeypatch.setattr(os, "write", on_a_full_disk)
+        for event in RUN[1:3]:
+            with pytest.raises(UsageError, match="cannot be written any more: No space left on device"):
+                writer.write(event)
+    with path.open("rb") as stream:
+        found = read(stream)
+    assert (found.events, found.cut) == (RUN[:1], True)
 
 
 def test_resuming_needs_a_file(tmp_path: Path) -> None:

@@ -333,6 +333,7 @@ class TestShown:
             ({"both_case": {"work": None}}, "none: the case declares no work"),
             ({"both_case": {"work": work(flops=1, dtype="float8_e5m2")}}, "none: no peak was measured for this work"),
             ({"both_case": {"work": work(read=LARGE)}, "head_measurement": {"cache": "warm"}}, "none: its data may lie in a cache, no peak was measured"),
+            ({"both_case": {"work": work(flops=1 << 20, read=LARGE)}, "head_measurement": {"cache": "warm"}}, "% of the time · memory takes no part: the data may lie in a cache"),
             ({"both_case": {"work": work(read=1 << 19, written=1 << 19)}, "head": 10_000.0}, "at 1.00 TB/s (what a copy of so few bytes reaches): at least 1.05 µs"),
         ],
     )  # fmt: skip

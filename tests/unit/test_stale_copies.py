@@ -71,6 +71,11 @@ class TestWhichAreTold:
         grown(tree, "cases/moved/away/artifacts/a.cu", "cases/moved/away/notes.txt")
         assert stale(looked(tree, *TOLD)) == [f"{SAVED}/old.cu", "cases/moved/away/artifacts/a.cu"]
 
+    def test_but_none_where_the_whole_tree_is_the_cases_directory(self, tree: Path) -> None:
+        """Of a tree's folders called so most are not of cases."""
+        grown(tree, "cases/docs/artifacts/a.txt")
+        assert stale(looked(tree / "cases", *TOLD, cases_folder=".")) == ["gen/artifacts/old.cu"]
+
     def test_no_more_than_a_file_may_tell(self, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         grown(tree, *(f"{SAVED}/{n}.cu" for n in range(5)))
         monkeypatch.setattr("runner.generated.ARTIFACTS_MAX", 3)

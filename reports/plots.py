@@ -30,6 +30,11 @@ def png(spec: Mapping[str, Any], what: str) -> bytes:
     return drawn
 
 
+def check(what: str) -> None:
+    """Raises UsageError where the package is missing. To be asked before what takes long."""
+    _package(what)
+
+
 def _package(what: str) -> ModuleType:
     try:
         import vl_convert

@@ -64,7 +64,7 @@ def write_plot(path: Path, ceilings: CeilingsEvent | Peaks, cases: Sequence[Poin
 
 
 def check_plot(path: Path) -> None:
-    """Raise UsageError where the file's ending is none that can be drawn, or there can be no such file.
+    """Raise UsageError where the file's ending is none that can be drawn, there can be no such file, or no library draws.
 
     Best before anything is measured.
     """
@@ -73,6 +73,7 @@ def check_plot(path: Path) -> None:
     problem = errno.EISDIR if path.is_dir() else 0 if path.parent.is_dir() else errno.ENOENT
     if problem:
         raise UsageError(f"{WHAT} {path} cannot be written: {os.strerror(problem)}", "name another place")
+    plots.check(WHAT)
 
 
 def picture(peaks: Peaks, cases: Sequence[Point]) -> Values:

@@ -23,6 +23,7 @@ from .plan import Plan
 from .planting import slow_down
 from .records import CaseEvent, Failure, Look, Measurement, PlantRecord, SideName, Skip
 from .selection import Crew
+from .words import count
 
 LOST_ALLOWED = 1  # one loss may be an accident, and another look may make up for it
 ROUNDS_TO_JUDGE = 6  # fewer whole rounds are not judged, so a case that cannot reach them is not measured on
@@ -182,7 +183,7 @@ class Rounds:
         taken = self._run.taken
         if taken is not None and self._look in taken.looks:
             return self._open.intersection(taken.looks[self._look])
-        self._progress.stage(f"judging after {self._look} rounds")
+        self._progress.stage(f"judging after {count(self._look, 'round')}")
         left = self._open.intersection(judge())
         indices = [self._recorder.indices[self._run.plan.sides[0], case_id] for case_id in sorted(left)]
         self._recorder.writer.write(Look(rounds=self._look, open=indices))

@@ -52,6 +52,7 @@ def test_slower_case_alone_is_regressed(slowed: Repository) -> None:
         "compare", "HEAD~1", "HEAD", "--seed", "7", "--output", "out.jsonl", "--comment", "out.md", "--json", "out.json"
     )
     assert done.returncode == 1, done.stderr
+    assert "the same code" not in done.stderr
     assert "1 regressed" in done.stdout.splitlines()[0]
     data = json.loads((slowed.path / "out.json").read_text())
     verdicts = {row["case"]: row["verdict"] for row in data["rows"]}

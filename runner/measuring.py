@@ -32,6 +32,7 @@ from .request import (
     check_directory,
     config_of,
     header_of,
+    is_aa,
     settings_of,
 )
 from .resume import cut_to_header, same_gpus, take_up
@@ -97,7 +98,7 @@ def measure(
         header = header_of(request, config, settings, checkouts, launcher.image)
         if request.resume:
             take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
-        if _is_aa(request, checkouts):
+        if is_aa(request, checkouts):
             log("note: both sides are the same code, so what this shows is how often that is called changed (A/A)")
         words = f"evenbench {request.verb} {' '.join(checkout.label for checkout in checkouts)}"
         held = [] if request.only_texts else [gpu.uuid for gpu in chosen] or [HOST]
@@ -114,17 +115,6 @@ def measure(
                 outcome = _measure_sides(request, planned, sides, checkouts, writer, progress, judge)
                 writer.write(end_of(outcome))
     return Done(request.output, outcome, config, settings)
-
-
-def _is_aa(request: Request, checkouts: Sequence[Checkout]) -> bool:
-    """Whether base and head differ in nothing, which may not be what was meant."""
-    if request.verb != "compare" or request.plant is not None:
-        return False
-    made = {
-        (checkout.sha, checkout.tree, spec.setup, spec.python)
-        for checkout, spec in zip(checkouts, request.specs, strict=True)
-    }
-    return len(made) == 1 and not any(checkout.dirty for checkout in checkouts)
 
 
 def _chosen(request: Request, found: list[Gpu], visible: str | None) -> list[Gpu]:

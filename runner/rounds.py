@@ -6,12 +6,11 @@ statistics; only the cases that he leaves open go on to the next look.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from .attempts import LaunchSpec, Progress, Recorder, run_targets
 from .chains import Chain, Lanes, Pace
@@ -21,8 +20,9 @@ from .launch import Message
 from .machine import Gpu, refuse_lost
 from .plan import Plan
 from .planting import slow_down
-from .records import CaseEvent, Failure, Look, Measurement, PlantRecord, SideName, Skip
+from .records import CaseEvent, Look, Measurement, PlantRecord, SideName
 from .selection import Crew
+from .timed import record_of, target_of
 from .words import count
 
 LOST_ALLOWED = 1  # one loss may be an accident, and another look may make up for it
@@ -163,8 +163,8 @@ class Rounds:
 
         made_by = self._lanes.each(rounds)
         self.measured += sum(measured for _, measured in made_by)
-        self.out_of_budget = any(count < len(numbers) for count, _ in made_by)
-        return made + min(count for count, _ in made_by)
+        self.out_of_budget = any(done < len(numbers) for done, _ in made_by)
+        return made + min(done for done, _ in made_by)
 
     def _launches_a_round(self) -> int:
         """As `make` starts them, for as long as no case is lost."""
@@ -236,14 +236,14 @@ class Rounds:
             driver=chain.driver,
         )
         cases = self._table.by_side[crew.name]
-        targets = [_target(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
+        targets = [target_of(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
         targets = [target | slow_down(self._run.plant, crew.name, target["id"]) for target in targets]
         seen: dict[tuple[str, str], int] = {}  # in which launch it was measured
 
         def accept(launch: int, message: Message) -> None:
             if message["event"] == "left":
                 return  # the preparation told it
-            record = _record(crew.name, launch, message, cases)
+            record = record_of(crew.name, launch, message, cases)
             if isinstance(record, Measurement):
                 first = seen.setdefault((record.case, record.implementation), -1)
                 if first == launch:
@@ -269,51 +269,3 @@ class Rounds:
 def _always() -> bool:
     """The rounds of the first look are made in any case."""
     return True
-
-
-def _target(case: CaseEvent, *, mirrored: bool, precision: float) -> Message:
-    return {
-        "id": case.id,
-        "timeout_s": case.timeout_s,
-        "timing": case.timer,
-        "cache": case.cache,
-        "mirrored": mirrored,
-        "precision": precision,
-        "implementations": {
-            one.name: {
-                "samples": one.samples,
-                "warmup": one.warmup,
-                "batch": one.batch,
-                "check": one.check or "unchecked",
-                "result": one.result,
-            }
-            for one in case.implementations
-            if one.status == "ok"
-        },
-    }
-
-
-def _record(
-    side: SideName, launch: int, message: Message, cases: Mapping[str, CaseEvent]
-) -> Measurement | Failure | Skip:
-    """A launch's message as a record, held against what was asked of it. Raises ValueError for anything else."""
-    case = cases.get(str(message.get("case")))
-    if case is None:
-        raise ValueError("about a case that was not asked for")
-    names = {one.name for one in case.implementations}
-    if message.get("implementation", next(iter(names))) not in names:
-        raise ValueError("about an implementation that was not asked for")
-    if message["event"] == "measurement":
-        inputs = (
-            hashlib.sha256(str(message.get("inputs", "")).encode()).hexdigest()[:16] if message.get("inputs") else ""
-        )
-        record = Measurement.model_validate({**message, "launch": launch, "inputs": inputs})
-        if record.timing != case.timer or record.cache != case.cache:
-            raise ValueError("timed otherwise than it was prepared")
-        return record
-    fields: dict[str, Any] = {**message, "launch": launch, "side": side}
-    if message["event"] == "failure":
-        return Failure.model_validate(fields)
-    if message["event"] == "skip":
-        return Skip.model_validate(fields)
-    raise ValueError(f"of unknown kind {message['event']!r}")

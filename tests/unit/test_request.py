@@ -1,4 +1,4 @@
-"""What a run says before it measures."""
+"""What is known of a request before anything is measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.measuring import _is_aa
+from runner.request import is_aa
 from runner.sides import Checkout, SideSpec
 
 
@@ -32,10 +32,10 @@ def request_of(verb: str = "compare", plant: object = None, setup: str | None = 
     ],
 )
 def test_a_comparison_of_one_code_with_itself_is_told(head: Checkout, more: dict[str, Any], aa: bool) -> None:
-    assert _is_aa(request_of(**more), [side("base"), head]) == aa
+    assert is_aa(request_of(**more), [side("base"), head]) == aa
 
 
 def test_two_directories_of_the_same_files_are_one_code() -> None:
-    assert _is_aa(request_of(), [side("base", "", "1"), side("head", "", "1")])
-    assert not _is_aa(request_of(), [side("base", "", "1"), side("head", "", "2")])
-    assert not _is_aa(SimpleNamespace(verb="run", plant=None, specs=[SideSpec("head", None)]), [side("head")])  # type: ignore[arg-type]
+    assert is_aa(request_of(), [side("base", "", "1"), side("head", "", "1")])
+    assert not is_aa(request_of(), [side("base", "", "1"), side("head", "", "2")])
+    assert not is_aa(SimpleNamespace(verb="run", plant=None, specs=[SideSpec("head", None)]), [side("head")])  # type: ignore[arg-type]

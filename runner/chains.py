@@ -62,6 +62,11 @@ class Lanes:
     host: frozenset[str] = frozenset()
     host_at: int = 0
 
+    @property
+    def meet(self) -> bool:
+        """Whether chains must wait for each other after each round: where cases of the host are measured beside them."""
+        return len(self.chains) > 1 and bool(self.host)
+
     def each(self, work: Callable[[Chain, Callable[[str], bool]], Made]) -> list[Made]:
         """Do the work of every chain at once, then that of the host's cases.
 

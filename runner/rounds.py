@@ -150,9 +150,9 @@ class Rounds:
         return made
 
     def _advance(self, made: int, in_time: Callable[[], bool]) -> int:
-        """The rounds up to the look, or one where cases of the host wait for all chains. Returns how many are made."""
+        """The rounds up to the look, or one where chains must meet after it. Returns how many are made."""
         self._first = made
-        numbers = range(made, made + 1 if self._lanes.host else self._look)
+        numbers = range(made, made + 1 if self._lanes.meet else self._look)
         pace = Pace(len(self._lanes.chains), made, in_time)
 
         def rounds(chain: Chain, mine: Callable[[str], bool]) -> tuple[int, int]:

@@ -23,14 +23,16 @@ from reports.compare import compare
 from reports.load import load_files
 from reports.looks import open_cases
 from reports.render_json import as_json
+from runner import preparation, rounds
+from runner.attempts import LaunchSpec, run_targets
 from runner.chains import Chain
 from runner.config import parse, resolve
 from runner.execute import end_of, execute
 from runner.launch import Message
 from runner.machine import Gpu
 from runner.plan import Plan
-from runner.records import Header, SideName, Writer
-from runner.resume import cut_to_header, take_up
+from runner.records import Header, LaunchEvent, Look, SideName, Writer
+from runner.resume import _whole_rounds, cut_to_header, take_up
 from runner.rounds import Run
 from runner.selection import Crew
 from runner.sides import Checkout, Side
@@ -163,6 +165,44 @@ def whole(tmp_path_factory: pytest.TempPathFactory, gpus: Sequence[str]) -> Path
     path = tmp_path_factory.mktemp("whole") / "out.jsonl"
     measure(path, gpus, resume=False)
     return path
+
+
+def test_launches_that_begin_together_open_their_devices_in_turn(
+    tmp_path: Path, gpus: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[LaunchSpec] = []
+
+    def watched(session: Any, recorder: Any, spec: LaunchSpec, *rest: Any) -> Any:
+        specs.append(spec)
+        return run_targets(session, recorder, spec, *rest)
+
+    for module in (rounds, preparation):
+        monkeypatch.setattr(module, "run_targets", watched)
+    measure(tmp_path / "out.jsonl", gpus, resume=False)
+    in_turn = {(spec.kind, spec.round) for spec in specs if spec.in_turn}
+    assert in_turn == {("preparation", None), ("timed", 0), ("timed", 6)}  # after a look, too
+    assert {spec.round for spec in specs if not spec.in_turn} == {1, 2, 3, 4, 5, 7, 8, 9, 10, 11}
+
+
+@pytest.mark.parametrize(
+    ("begun", "looks", "whole"),
+    [
+        ({"GPU-0": 3}, [], 3),  # the last round begun is made again
+        ({"GPU-0": 0}, [], 0),
+        ({"GPU-0": 3, "GPU-1": 3}, [], 2),  # the other may have been a round behind
+        ({"GPU-0": 0, "GPU-1": 0}, [], 0),
+        ({"GPU-0": 6, "GPU-1": 5}, [6], 6),  # at a look all had made all
+    ],
+)
+def test_rounds_are_whole_when_all_gpus_have_made_them(
+    begun: Mapping[str, int], looks: Sequence[int], whole: int
+) -> None:
+    launches = [
+        LaunchEvent(launch=0, side="base", kind="timed", start="fork", round=number, uuid=uuid)
+        for uuid, last in begun.items()
+        for number in range(last + 1)
+    ]
+    assert _whole_rounds(launches, [Look(rounds=each, open=[]) for each in looks]) == whole
 
 
 def test_the_time_of_an_interrupted_part_counts(tmp_path: Path, whole: Path, gpus: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from types import TracebackType
 from typing import Self
 
@@ -52,6 +53,8 @@ LOOK_S = 300.0  # the first start from an image on a cold disk
 REASON_MAX = 500  # characters of the engine's last line
 DOCTOR = "evenbench doctor --host says what this machine lacks"
 OUTPUT_MAX = 256 << 10  # of the engine's own words: names of containers and volumes
+SWEEPS = 4  # an engine's lists fail while another run removes what they list; that is over in a moment
+SWEEP_PAUSE_S = 0.5  # before the second; before each later one as much more
 
 
 def choose_launcher(asked: LauncherName | None, image: str, gpu: str, environ: Mapping[str, str]) -> Launcher:
@@ -253,18 +256,25 @@ class ContainerLauncher:
             [self._engine, *arguments], cwd=Path.cwd(), environment=os.environ, timeout_s=timeout_s, keep=OUTPUT_MAX
         )
 
-    def _remove(self, container: str) -> None:
-        self._call("rm", "--force", container)  # also of one that is gone already
+    def _remove(self, container: str) -> Finished:
+        return self._call("rm", "--force", container)  # also of one that is gone already
 
     def _sweep(self, ours: Callable[[str], bool]) -> None:
         """Remove the containers and volumes whose names are meant, as far as they are there."""
+        for number in range(SWEEPS):
+            sleep(number * SWEEP_PAUSE_S)
+            if self._swept(ours):
+                return
+
+    def _swept(self, ours: Callable[[str], bool]) -> bool:
+        """Once; whether the engine did all that it was asked for."""
         mine = ("--filter", f"label={LABEL}", "--format")
-        containers = self._call("ps", "--all", *mine, "{{.Names}}").output.decode("utf-8", "replace").split()
-        volumes = self._call("volume", "ls", *mine, "{{.Name}}").output.decode("utf-8", "replace").split()
-        for container in filter(ours, containers):
-            self._remove(container)
-        if found := [*filter(ours, volumes)]:
-            self._call("volume", "rm", "--force", *found)
+        lists = (self._call("ps", "--all", *mine, "{{.Names}}"), self._call("volume", "ls", *mine, "{{.Name}}"))
+        containers, volumes = ([*filter(ours, each.output.decode("utf-8", "replace").split())] for each in lists)
+        calls = [*lists, *map(self._remove, containers)]
+        if volumes:
+            calls.append(self._call("volume", "rm", "--force", *volumes))
+        return all(call.status == 0 for call in calls)
 
 
 def _last_line(finished: Finished) -> str:

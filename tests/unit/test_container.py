@@ -172,6 +172,30 @@ def test_what_killed_runs_left_is_swept_and_nothing_else(engine: Fake) -> None:
         ]
 
 
+def test_what_is_left_is_swept_again_where_the_engine_failed(engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lists do while another run removes what they list."""
+    ours = f"{owned_prefix()}head-side\n"
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:  # before the second time
+            engine.answer((["volume", "ls"], 0, ours, "", 0))
+
+    engine.answer((["volume", "ls"], 125, "", "Error: no such volume", 0))
+    monkeypatch.setattr("runner.container.sleep", pause)
+    launcher()._sweep(lambda name: name in ours)
+    assert pauses == [0, container.SWEEP_PAUSE_S]
+    assert engine.asked("volume", "rm") == [["volume", "rm", "--force", ours.strip()]]
+
+
+def test_an_engine_that_always_fails_is_not_asked_for_ever(engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.answer((["volume", "ls"], 125, "", "Error: no such volume", 0))
+    monkeypatch.setattr("runner.container.sleep", lambda _: None)
+    launcher()._sweep(lambda _: True)
+    assert len(engine.asked("volume", "ls")) == container.SWEEPS
+
+
 def test_the_side_is_made_in_its_volumes_and_both_are_gone_at_the_end(
     engine: Fake, repository: Path, tmp_path: Path
 ) -> None:

@@ -59,12 +59,8 @@ def kind_of(comparison: Comparison) -> Kind:
         return "ordinary"
     if header.plant is not None:
         return "planted"
-    sides = {side.name: side for side in header.sides}
-    base, head = sides.get("base"), sides.get("head")
-    if base and head and base.sha and not base.dirty and not head.dirty:
-        same = ("sha", "tree", "setup", "python")
-        if all(getattr(base, name) == getattr(head, name) for name in same):
-            return "aa"
+    if header.same_code:
+        return "aa"
     return "control" if comparison.control is not None else "ordinary"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from runner.words import count as count  # noqa: PLC0414 - it is one of these
+
 SPACE = " "  # between number and unit; a plain one, since narrow ones break columns in some fonts
 MINUS = "−"
 NOTHING = "–"  # stands where a number is missing: missing is never 0
@@ -95,11 +97,6 @@ def _scaled(tera: float, unit: str) -> str:
 def ratio(value: float) -> str:
     """A multiple, such as ``1.03 ×``."""
     return f"{_significant(value, DIGITS)}{SPACE}×"
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun, such as ``1 row``, ``3,000 rows`` or ``2 launches``."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def _signed(fraction: float, decimals: int, *, plus: bool) -> str:

@@ -32,7 +32,6 @@ from .request import (
     check_directory,
     config_of,
     header_of,
-    is_aa,
     settings_of,
 )
 from .resume import cut_to_header, same_gpus, take_up
@@ -98,7 +97,7 @@ def measure(
         header = header_of(request, config, settings, checkouts, launcher.image)
         if request.resume:
             take_up(request.output, header, request.seed)  # what cannot be taken up is refused before any waiting
-        if is_aa(request, checkouts):
+        if header.same_code and header.plant is None:
             log("note: both sides are the same code, so what this shows is how often that is called changed (A/A)")
         words = f"evenbench {request.verb} {' '.join(checkout.label for checkout in checkouts)}"
         held = [] if request.only_texts else [gpu.uuid for gpu in chosen] or [HOST]

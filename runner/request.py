@@ -90,17 +90,6 @@ def check_directory(request: Request, checkouts: Sequence[Checkout]) -> None:
         raise UsageError(f"no directory {request.cases}/ in {where}", hint)
 
 
-def is_aa(request: Request, checkouts: Sequence[Checkout]) -> bool:
-    """Whether base and head differ in nothing, which may not be what was meant."""
-    if request.verb != "compare" or request.plant is not None:
-        return False
-    made = {
-        (checkout.sha, checkout.tree, spec.setup, spec.python)
-        for checkout, spec in zip(checkouts, request.specs, strict=True)
-    }
-    return len(made) == 1 and not any(checkout.dirty for checkout in checkouts)
-
-
 def config_of(request: Request, checkouts: Sequence[Checkout]) -> Config:
     """suites.yaml of base where base has one, so that a pull request cannot loosen its own judge; else of head."""
     if request.config is not None:

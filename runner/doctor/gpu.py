@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ..machine import HIDDEN, QUERY_S, Gpu
 from ..telemetry import IDLE, limits
+from ..words import count
 from .check import Check, Probes, State, number, one_line, said
 
 MEMORY_MAX_MIB = 1_024  # drivers before 510 count their own reserve as used, about 600 MiB of a large GPU
@@ -124,6 +125,4 @@ def _ecc(text: str) -> Check:
     errors = number(text)
     if errors is None:
         return Check("ECC", "note", f"no count of errors: {text}", should, "")  # off, or a model without it
-    return Check(
-        "ECC", "unfit" if errors else "fit", f"{errors:g} uncorrected error{'' if errors == 1 else 's'}", should, mend
-    )
+    return Check("ECC", "unfit" if errors else "fit", count(int(errors), "uncorrected error"), should, mend)

@@ -143,3 +143,12 @@ class Header(Record):
         if len(set(names)) != len(names):
             raise ValueError("a side is named twice")
         return self
+
+    @property
+    def same_code(self) -> bool:
+        """Whether base and head are one commit, made ready in the same way (A/A)."""
+        sides = {side.name: side for side in self.sides}
+        base, head = sides.get("base"), sides.get("head")
+        if base is None or head is None or not base.sha or base.dirty or head.dirty:
+            return False
+        return all(getattr(base, name) == getattr(head, name) for name in ("sha", "tree", "setup", "python"))

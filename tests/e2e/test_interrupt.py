@@ -25,6 +25,8 @@ SLOW = """
         return Bench(run=lambda: time.sleep(0.05) or 1, reference=lambda: 1)
 """
 
+COMMAND = ("compare", "HEAD", "HEAD", "--output", "out.jsonl")
+
 
 @pytest.fixture
 def slow(repository: Repository) -> tuple[Repository, Path]:
@@ -35,26 +37,31 @@ def slow(repository: Repository) -> tuple[Repository, Path]:
     return repository, folder
 
 
+def killed(repository: Repository, launches: int) -> Path:
+    """The results file of a comparison that was killed after so many launches."""
+    output = repository.path / "out.jsonl"
+    with repository.start(*COMMAND) as process:
+        wait_for_launches(output, process, launches)
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    return output
+
+
 def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path]) -> None:
     repository, folder = slow
-    output = repository.path / "out.jsonl"
-    command = ["compare", "HEAD", "HEAD", "--output", "out.jsonl"]
-    with repository.start(*command) as process:
-        wait_for_launches(output, process, 6)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=PATIENCE_S)
+    output = killed(repository, 6)
     assert soon_gone(folder)
     before = events(output)
     assert not any(event["event"] == "end" for event in before)
     partial = repository.evenbench("report", "out.jsonl")
     assert "partial" in partial.stdout
     assert (partial.returncode, "fail_on: the run did not come to its end" in partial.stderr) == (1, True)
-    refused = repository.evenbench(*command)
+    refused = repository.evenbench(*COMMAND)
     assert refused.returncode == 2
     assert "--resume" in errors(refused)[0]
     with output.open("a") as file:  # what a kill in the middle of a write leaves
         file.write('{"event":"measurement","lau')
-    done = repository.evenbench(*command, "--resume")
+    done = repository.evenbench(*COMMAND, "--resume")
     assert done.returncode == 0, done.stderr
     after = events(output)
     assert after[: len(before)] == before  # nothing measured was lost
@@ -66,7 +73,7 @@ def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path
     assert "2 unchanged" in done.stdout or "inconclusive" in done.stdout
     report = json.loads(repository.evenbench("report", "out.jsonl", "--format", "json").stdout)
     assert {row["rounds"] for row in report["rows"]} == {6}
-    complete = repository.evenbench(*command, "--resume")
+    complete = repository.evenbench(*COMMAND, "--resume")
     assert complete.returncode == 2
     assert "is complete" in errors(complete)[0]
     assert repository.git("worktree", "list").count("\n") == 0
@@ -75,16 +82,11 @@ def test_killed_driver_loses_nothing_and_is_resumed(slow: tuple[Repository, Path
 def test_a_run_is_not_resumed_more_often_than_a_report_takes(slow: tuple[Repository, Path]) -> None:
     """Else it would measure to its end, and nobody could read it."""
     repository, _ = slow
-    output = repository.path / "out.jsonl"
-    command = ["compare", "HEAD", "HEAD", "--output", "out.jsonl"]
-    with repository.start(*command) as process:
-        wait_for_launches(output, process, 1)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=PATIENCE_S)
+    output = killed(repository, 1)
     whole = events(output)
     resumed = {"event": "resumed", "round": 0, "at": "2026-11-30T00:00:00+00:00"}
     output.write_text("".join(f"{json.dumps(event)}\n" for event in [*whole, *[resumed] * 100]))
-    done = repository.evenbench(*command, "--resume")
+    done = repository.evenbench(*COMMAND, "--resume")
     assert done.returncode == 2
     assert errors(done)[0].startswith(
         f"error: --resume: the run in {output} was resumed 100 times (hint: evenbench report"
@@ -94,11 +96,7 @@ def test_a_run_is_not_resumed_more_often_than_a_report_takes(slow: tuple[Reposit
 
 def test_resume_refuses_another_run(slow: tuple[Repository, Path]) -> None:
     repository, _ = slow
-    output = repository.path / "out.jsonl"
-    with repository.start("compare", "HEAD", "HEAD", "--output", "out.jsonl") as process:
-        wait_for_launches(output, process, 2)
-        process.kill()
-        process.communicate(timeout=PATIENCE_S)
+    output = killed(repository, 2)
     before = output.read_bytes()
     for arguments, message in (
         (["HEAD~1", "HEAD"], "sides was base at"),

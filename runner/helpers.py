@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import UsageError
@@ -23,8 +23,8 @@ from .worker import jobs
 LEAF = "AccumulateGrad"  # adds a gradient to that of a leaf tensor; where a backward pass ends
 DECILES = 10
 ENGINE_HINT = (
-    "call out.backward() inside `with torch.autograd.set_multithreading_enabled(False):`, "
-    "which keeps autograd's engine on the calling thread"
+    "call torch.autograd.grad(out, inputs, grad, retain_graph=True) inside "
+    "`with torch.autograd.set_multithreading_enabled(False):`, which keeps autograd's engine on the calling thread"
 )
 
 
@@ -134,7 +134,8 @@ def backward_of(out: Any, grad: Any = None) -> Callable[[], Any]:
     """The backward pass of one differentiable operation, as a call that launches its kernels on the calling thread.
 
     ``out.backward()`` hands the pass to a thread of autograd's engine, whose kernels carry no id of the timed call.
-    This calls the node itself: no engine, no accumulation into ``.grad``, no hooks. The call can be repeated.
+    This calls the node itself: no engine, no accumulation into ``.grad``, no hooks. The call can be repeated, and it
+    keeps `out` alive, so the case need not.
 
     Args:
         out: the result of one operation on leaf tensors of which one at least requires a gradient.
@@ -165,17 +166,30 @@ def backward_of(out: Any, grad: Any = None) -> Callable[[], Any]:
             f"{type(node).__name__} has {len(grads)} outputs, whose gradients autograd's engine must fill in",
             ENGINE_HINT,
         )
-    torch = sys.modules["torch"]  # a tensor came from it
-    grads[out.output_nr] = torch.ones_like(out) if grad is None else grad
-    run = node if native else node.apply
+    grads[out.output_nr] = sys.modules["torch"].ones_like(out) if grad is None else grad  # `out` is a tensor of torch
+    return _Backward(out, node if native else node.apply, grads)
 
-    def backward() -> Any:
-        with torch.no_grad():  # as in the engine: nobody differentiates the gradients again
-            found = run(*grads)
+
+@dataclass(frozen=True, eq=False)
+class _Backward:
+    """What `backward_of` returns.
+
+    Args:
+        out: is only kept. The node of a `torch.autograd.Function` does not own what was saved for it: its part of the
+            graph does, and that lives as long as `out`. Without `out`, torch 2.11 reports a second backward pass.
+        run: calls the node with the gradients of its outputs.
+        grads: those gradients; None for the outputs that nobody differentiates.
+    """
+
+    out: Any = field(repr=False)
+    run: Callable[..., Any]
+    grads: Sequence[Any] = field(repr=False)
+
+    def __call__(self) -> Any:
+        with sys.modules["torch"].no_grad():  # as in the engine: nobody differentiates the gradients again
+            found = self.run(*self.grads)
         kept = [each for each in (found if isinstance(found, tuple) else (found,)) if each is not None]
         return kept[0] if len(kept) == 1 else tuple(kept)
-
-    return backward
 
 
 def _device_of(args: Sequence[Any]) -> str:

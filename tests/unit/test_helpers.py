@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import weakref
 from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ import pytest
 import evenbench
 import runner
 from runner import helpers
+from runner.case import Bench, Implementation, case
 from runner.errors import TimerUnavailable, UsageError
 from runner.timing.protocol import Segment
+from runner.worker.bench import open_case
 
 ROOT = Path(__file__).parents[2]
 
@@ -193,6 +196,92 @@ def test_it_runs_on_the_calling_thread(torch: Any) -> None:
     assert threads == [threading.get_ident()]
 
 
+def saving(torch: Any, way: str) -> Any:
+    """A function of x and y that keeps an intermediate, by `save_for_backward` or as an attribute, as Triton libraries do."""
+
+    class Saving(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            wide = x.exp()
+            if way == "saved":
+                ctx.save_for_backward(wide, y)
+            else:
+                ctx.wide, ctx.y = wide, y
+            out = wide * y
+            return (out,) if way == "tuple" else out
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            wide, y = ctx.saved_tensors if way == "saved" else (ctx.wide, ctx.y)
+            return grad * wide * y, grad * wide
+
+    return Saving
+
+
+@pytest.mark.parametrize("way", ["saved", "attribute", "tuple"])
+def test_an_intermediate_outlives_the_result_that_the_case_lets_go_of(torch: Any, way: str) -> None:
+    x, y = (torch.randn(64, requires_grad=True) for _ in range(2))
+    out = saving(torch, way).apply(x, y)
+    (out,) = out if isinstance(out, tuple) else (out,)
+    expected = torch.autograd.grad(out, (x, y), torch.ones_like(out), retain_graph=True)
+    graph, pointer = weakref.ref(out), out.data_ptr()
+    backward = helpers.backward_of(out)
+    del out
+    gc.collect()
+    # torch 2.11 frees what was saved when the last reference to `out` goes; newer ones keep it with the node.
+    assert graph() is not None
+    assert graph().data_ptr() == pointer  # kept as it is, not as a copy
+    for _ in range(50):
+        found = backward()
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert x.grad is y.grad is None
+    assert isinstance(hash(backward), int)
+    assert "tensor" not in repr(backward)
+    del backward
+    gc.collect()
+    assert graph() is None  # and no longer than the call
+
+
+def test_calls_leave_no_gradient_behind(torch: Any) -> None:
+    x, y = (torch.randn(64, requires_grad=True) for _ in range(2))
+    backward = helpers.backward_of(saving(torch, "saved").apply(x, y))
+    made = [weakref.ref(each) for _ in range(20) for each in backward()]
+    assert [each for each in made if each() is not None] == []
+    assert x.grad is y.grad is None
+
+
+def test_an_output_among_several_outlives_the_others(torch: Any) -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    backward = helpers.backward_of(x.exp().detach().requires_grad_().unbind(0)[2])
+    gc.collect()
+    for _ in range(5):
+        assert torch.equal(backward(), torch.tensor([[0.0] * 4, [0.0] * 4, [1.0] * 4]))
+
+
+def test_a_launch_keeps_what_a_case_hands_to_it(torch: Any) -> None:
+    """The case function has returned, and all that it named is gone, when its call is timed."""
+
+    def bench(p: Any, device: str) -> Bench:
+        x, y = (torch.randn(64, requires_grad=True) for _ in range(2))
+        return Bench(
+            implementations={
+                "plain": helpers.backward_of(saving(torch, "saved").apply(x, y)),
+                "made": Implementation(lambda: helpers.backward_of(saving(torch, "saved").apply(x, y))),
+            },
+            inputs={"x": x.detach(), "y": y.detach()},
+            baseline="plain",
+            reference=lambda: ((x.exp() * y).detach(), x.exp().detach()),
+        )
+
+    (point,) = case("helpers/kept", rtol=1e-5, atol=1e-5)(bench).points
+    opened = open_case(point, "cpu")
+    reference = opened.reference()
+    for runnable in [opened.make(name) for name in opened.names]:
+        gc.collect()
+        for _ in range(3):
+            opened.checked_call(runnable, reference, opened.inputs_checksum())
+
+
 def test_what_it_cannot_drive_is_refused_with_the_mend(torch: Any) -> None:
     x = torch.randn(4, requires_grad=True)
     with pytest.raises(UsageError, match=r"CosBackward0 after SinBackward0.*set_multithreading_enabled\(False\)"):
@@ -214,12 +303,16 @@ def test_what_it_cannot_drive_is_refused_with_the_mend(torch: Any) -> None:
         helpers.backward_of(Two.apply(x)[0])
 
 
-def test_the_mend_for_a_chain_gives_the_same_gradients(torch: Any) -> None:
+def test_the_mend_for_a_chain_gives_the_same_gradients_call_after_call(torch: Any) -> None:
     x = torch.randn(4, requires_grad=True)
-    out = x.sin().cos().sum()
-    with torch.autograd.set_multithreading_enabled(False):
-        out.backward()
-    assert torch.allclose(x.grad, -x.detach().sin().sin() * x.detach().cos())
+    out = x.sin().cos()
+    with pytest.raises(UsageError, match=r"torch\.autograd\.grad\(out, inputs, grad, retain_graph=True\)"):
+        helpers.backward_of(out)
+    for _ in range(3):
+        with torch.autograd.set_multithreading_enabled(False):
+            (found,) = torch.autograd.grad(out, [x], torch.ones_like(out), retain_graph=True)
+        assert torch.allclose(found, -x.detach().sin().sin() * x.detach().cos())
+    assert x.grad is None
 
 
 # ------------------------------------------------------------------------------------------------- what timing.md says

@@ -28,6 +28,15 @@ die() {
     exit 1
 }
 
+# end_on_signals [COMMAND]: a signal ends the script, after COMMAND, and the caller sees that a signal ended it. Without
+# this, a shell may go on behind the command that was interrupted, and take it for one that failed.
+end_on_signals() {
+    for signal in HUP INT TERM; do
+        # shellcheck disable=SC2064 # expanded now
+        trap "trap - EXIT $signal; ${1:-:}; kill -s $signal \$\$" "$signal"
+    done
+}
+
 # Prints the first interpreter that is new enough and can make environments.
 find_python() {
     for python in ${EVENBENCH_PYTHON:-python3 python3.13 python3.12 python3.11 python}; do

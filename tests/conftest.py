@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,34 @@ def _no_ceilings_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> No
 def _locks_of_this_process(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests run side by side, and wait for nobody on this machine but the runs that they start."""
     os.environ["EVENBENCH_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="fail each test that is skipped, with the reason")
+
+
+def _skip_is_failure(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and config.getoption("--no-skips"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{reason} (--no-skips: a skip is a failure)"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With `--no-skips`, fail a test that is skipped."""
+    report = yield
+    _skip_is_failure(report, item.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """With `--no-skips`, fail a module that is skipped whole."""
+    report = yield
+    _skip_is_failure(report, collector.config)
+    return report
 
 
 def pytest_configure() -> None:

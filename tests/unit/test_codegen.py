@@ -192,7 +192,8 @@ def test_what_threads_cannot_share_out_evenly_is_refused() -> None:
 # --------------------------------------------------------------------------------------------------------------- claims
 
 
-def test_sizes_are_those_of_the_publication() -> None:
+def test_grids_are_those_of_the_publication_and_dense_has_its_threads() -> None:
+    """The rows of a thread are not the published ones, and the batched case has 128 threads of 128 outputs there."""
     assert DENSE.grid == (18, 8, 1)
     assert BATCHED.grid == (1, 1, 192)
     assert DENSE.threads == BATCHED.threads == 256

@@ -51,14 +51,16 @@ def add_to(verbs: Any, common: argparse.ArgumentParser) -> None:
         "ceilings-ops", parents=[common], help="the ops suite's shares of ceilings; a false claim caught; a picture"
     )
     verb.add_argument("patterns", nargs="*", default=["tag:pr"], help="of the ops suite's cases; default: tag:pr")
+    verb.add_argument("--ignore-unfit", action="store_true", help="measure where the machine is not fit")
     verb.set_defaults(figure=prove_ceilings_ops)
 
 
 def prove_ceilings_ops(asked: argparse.Namespace) -> bool:
     """True where each row has a share, none is above what can be, and of two equal calls only the false claim is caught."""
     folder = fresh(asked.out / "ceilings-ops")
-    evenbench(["ceilings"], folder / "ceilings.txt")  # measures what is not kept yet; runs look it up
-    rows = measured(ROOT, folder / "results.jsonl", asked.patterns)
+    unfit = ["--ignore-unfit"] if asked.ignore_unfit else []
+    evenbench(["ceilings", *unfit], folder / "ceilings.txt")  # measures what is not kept yet; runs look it up
+    rows = measured(ROOT, folder / "results.jsonl", [*asked.patterns, *unfit])
     shares = {row["case"]: row["times"]["share_of_ceiling"] for row in rows if row["times"]}
     table(("case", "time", "rate", "share of ceiling"), [_cells(row) for row in rows if row["times"]])
     (folder / "explained.txt").write_text(explain(load_file(folder / "results.jsonl")), encoding="utf-8")
@@ -69,7 +71,7 @@ def prove_ceilings_ops(asked: argparse.Namespace) -> bool:
         cases.mkdir()
         (cases / "claims.py").write_text(FALSE, encoding="utf-8")
         (cases / "suites.yaml").write_text(SUITES, encoding="utf-8")
-        claims = measured(Path(scratch), folder / "claims.jsonl", [])
+        claims = measured(Path(scratch), folder / "claims.jsonl", unfit)
     caught = [row["case"] for row in claims if any("share of ceiling" in text for text in row["warnings"])]
     without = [case for case, share in shares.items() if share is None]
     impossible = [case for case, share in shares.items() if share is not None and share > TOO_FAST]
@@ -83,11 +85,11 @@ def prove_ceilings_ops(asked: argparse.Namespace) -> bool:
     return len(shares) == len(rows) and all(each[2] for each in told)
 
 
-def measured(where: Path, out: Path, patterns: Sequence[str]) -> Rows:
-    """The rows of `evenbench run` there. Ends this process where it gives none."""
+def measured(where: Path, out: Path, words: Sequence[str]) -> Rows:
+    """The rows of `evenbench run` there, with patterns or options. Ends this process where it gives none."""
     table_file, answer = out.with_suffix(".txt"), out.with_suffix(".json")
     evenbench(
-        ["run", *patterns, "--suite", "ops", "--output", str(out.resolve()), "--json", str(answer.resolve())],
+        ["run", *words, "--suite", "ops", "--output", str(out.resolve()), "--json", str(answer.resolve())],
         table_file, where,
     )  # fmt: skip
     rows: Rows = json.loads(answer.read_text(encoding="utf-8"))["rows"]

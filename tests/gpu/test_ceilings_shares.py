@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +19,15 @@ CASES = ("ops/add", "ops/rms_norm", "ops/matmul", "ops/sum")  # copying, reading
 
 @pytest.mark.timeout(600)
 def test_no_case_does_more_than_the_device_reaches(tmp_path: Path) -> None:
-    command = [str(ROOT / "scripts" / "prove"), "ceilings-ops", *CASES, "--out", str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=540)
+    # The process of these tests may hold memory of the GPU, so that for the command there is another tenant.
+    options = ("--ignore-unfit", "--out", str(tmp_path))
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "prove"), "ceilings-ops", *CASES, *options],
+        env={**os.environ, "EVENBENCH_PYTHON": sys.executable},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "ceilings-ops" / "roofline.svg").is_file() == (find_spec("vl_convert") is not None)

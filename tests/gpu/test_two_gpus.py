@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.machine import Gpu, gpus
+from tests.fakes.parents import warm_parent
 from tests.fakes.repositories import Repository
 
 pytestmark = pytest.mark.gpu
@@ -38,7 +40,6 @@ SUITES = """
 """
 
 HUNDRED = ROOT / "scripts" / "hundred_cases"
-WORKER = ROOT / "runner" / "worker" / "__main__.py"
 PREPARED = ("hundred/add[n=16384]", "hundred/matmul[n=256]")  # the second is the first to need cuBLAS
 LAUNCH_S = 60  # for what takes one
 
@@ -108,24 +109,20 @@ def test_a_launch_sees_the_gpu_that_it_was_sent_to(events: list[dict[str, Any]])
     assert seen >= 2 * 2 * 6  # sides, GPUs, rounds
 
 
-def test_no_launch_meets_another_process_on_its_gpu(events: list[dict[str, Any]]) -> None:
-    others = [end["telemetry"].get("other_processes", 0) for end in of(events, "launch_end")]
-    assert max(others) == 0
+def test_no_launch_meets_another_process_on_its_gpu(events: list[dict[str, Any]], two: list[Gpu]) -> None:
+    """Except those that are there without the run, such as the process of these tests."""
+    uuids = {launch["launch"]: launch["uuid"] for launch in of(events, "launch")}
+    there = {gpu.uuid: processes_on(gpu) for gpu in two}
+    for end in of(events, "launch_end"):
+        if (others := end["telemetry"].get("other_processes")) is not None:
+            assert others <= there[uuids[end["launch"]]]
 
 
-def told(process: subprocess.Popen[str], command: dict[str, Any]) -> None:
-    """Send a command to a warm parent."""
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(command | {"nonce": "n"}) + "\n")
-    process.stdin.flush()
-
-
-def heard(process: subprocess.Popen[str], event: str) -> dict[str, Any]:
-    """The next message of a warm parent that is such an event."""
-    assert process.stdout is not None
-    messages = (json.loads(line.partition(" ")[2]) for line in process.stdout)
-    found: dict[str, Any] = next(message for message in messages if message["event"] == event)
-    return found
+def processes_on(gpu: Gpu) -> int:
+    """How many processes the driver lists; none in most containers."""
+    command = ["nvidia-smi", f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return sum(1 for line in listed.splitlines() if line.strip().isdigit())
 
 
 @pytest.mark.timeout(3 * LAUNCH_S)
@@ -134,24 +131,12 @@ def test_two_preparations_that_begin_at_once_both_end(two: list[Gpu]) -> None:
     setting = {"timeout_s": LAUNCH_S, "timer": "cupti", "cache": "cold", "allow_fallback": False}
     targets = [{"id": case, **setting} for case in PREPARED]
     job = {"kind": "prepare", "root": str(ROOT), "cases": str(HUNDRED), "without": [], "targets": targets}
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-P", str(WORKER)],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for gpu in two
-    ]
-    try:
-        for process in both:
-            told(process, {"command": "warm", "root": str(ROOT), "preload": []})
-        assert not any(heard(process, "warm")["touched"] for process in both)
+    with ExitStack() as ends:
+        both = [ends.enter_context(warm_parent(CUDA_VISIBLE_DEVICES=gpu.uuid)) for gpu in two]
+        for parent in both:
+            parent.send("warm", root=str(ROOT), preload=[])
+        assert not any(parent.next("warm")["touched"] for parent in both)
         for _ in range(3):
-            for process in both:
-                told(process, {"command": "launch", "job": job, "fork": True})
-            assert [heard(process, "exit")["status"] for process in both] == ["ok", "ok"]
-    finally:
-        for process in both:
-            process.kill()
+            for parent in both:
+                parent.send("launch", job=job, fork=True)
+            assert [parent.next("exit")["status"] for parent in both] == ["ok", "ok"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts import prove_ceilings
+from scripts import prove_ceilings, prove_ceilings_ops
 from scripts.prove_ceilings import apart
+from scripts.prove_figures import parser
 
 GOOD = {"memory/copy": 4.3e12, "matrix/bfloat16/library": 790e12, "compute/float32": 62e12}
 
@@ -73,3 +74,26 @@ def test_what_the_host_sets_has_a_row_of_its_own(
 def test_what_takes_too_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not prove(monkeypatch, tmp_path, GOOD, wall=61)
     assert not prove(monkeypatch, tmp_path, GOOD, kept=0.6)
+
+
+@pytest.mark.parametrize("options", [(), ("--ignore-unfit",)], ids=["fit", "unfit"])
+def test_shares_are_measured_beside_another_tenant_only_on_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Every command that looks at the machine first gets the option; the tests on a GPU need it, as they hold memory there."""
+    commands: list[Sequence[str]] = []
+
+    def evenbench(arguments: Sequence[str], log: Path, where: Path = tmp_path) -> None:
+        commands.append(arguments)
+        if "--json" in arguments:
+            Path(arguments[arguments.index("--json") + 1]).write_text('{"rows": []}')
+
+    monkeypatch.setattr(prove_ceilings_ops, "evenbench", evenbench)
+    monkeypatch.setattr(prove_ceilings_ops, "load_file", lambda _: None)
+    monkeypatch.setattr(prove_ceilings_ops, "explain", lambda _: "")
+    asked = parser().parse_args(["ceilings-ops", "ops/add", "--out", str(tmp_path), *options])
+    assert not asked.figure(asked)  # no rows
+    measuring = [command for command in commands if command[0] in ("ceilings", "run")]
+    assert [command[0] for command in measuring] == ["ceilings", "run", "run"]
+    assert ["--ignore-unfit" in command for command in measuring] == [bool(options)] * 3
+    assert "ops/add" in measuring[1]

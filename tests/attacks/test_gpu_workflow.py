@@ -197,6 +197,29 @@ def assert_waits(caller: Caller, event: str, repository: str | None, *, waits: b
         assert caller.artifacts == {FILE: "measured\n"}
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if: needs.check.outputs.approval != 'not required'", "if: false"),
+        (
+            "      - name: Show the commits to approve\n",
+            "      - run: exit 1\n      - name: Show the commits to approve\n",
+        ),
+    ],
+    ids=["approval was skipped", "the check failed after its outputs"],
+)
+@pytest.mark.parametrize("repository", [ADOPTER, FORK])
+def test_measuring_rests_on_how_the_jobs_before_ended(caller: Caller, repository: str, old: str, new: str) -> None:
+    file = caller.stage.actions.source / ".github/workflows/gpu-benchmark.yml"
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+    done = caller.call("pull_request", repository)
+    measured = repository == ADOPTER and new == "if: false"  # such a run has no need of approval
+    assert bool(caller.commands) == measured, done.text
+    assert bool(caller.stage.actions.checkouts) == measured
+
+
 @pytest.mark.parametrize("event", [event for event in EVENTS if event != "workflow_dispatch"])
 def test_the_plan_cannot_name_another_head(caller: Caller, event: str) -> None:
     done = caller.call(event, ADOPTER, caller.plan(head=caller.other))
@@ -338,6 +361,13 @@ CHANGES: dict[str, dict[str, object]] = {
 def test_a_plan_has_one_shape(caller: Caller, changes: dict[str, object]) -> None:
     caller.call(plan=caller.plan(**changes))
     caller.assert_nothing_ran()
+
+
+@pytest.mark.parametrize("count", [0, 17])
+def test_a_plan_has_1_to_16_shards(caller: Caller, count: int) -> None:
+    done = caller.call(plan=caller.plan(matrix={"include": shards(count)}))
+    caller.assert_nothing_ran()
+    assert "There must be 1 to 16 shards." in done.says("Check the request")
 
 
 @pytest.mark.parametrize("key", ["base", "head", "measure", "why", "cases_from", "matrix"])

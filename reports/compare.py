@@ -24,10 +24,10 @@ from .pairs import (
     mutes_of,
     order_of,
     pairs_of,
-    reason_of,
     row_of,
     samples_of,
     unjudgeable,
+    verdict_of,
 )
 from .proofs import Proof, history_of, moment
 from .rows import settled
@@ -36,6 +36,7 @@ from .tables import (
     ComparedRow,
     Comparison,
     Control,
+    Facts,
     Report,
     ShuffledLabels,
     row_name,
@@ -104,12 +105,15 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
     A run with a planted change has two more, that it was not found, and that another row was called changed; both hold
     unless `fail_on` is empty. Its own rows count for none of the others.
     Nor do regressed rows that a second run judged and did not call so.
-    `failed` covers wrong results, a side that could not be prepared, and a case file of head that cannot be imported.
+    `failed` is about what fails or is wrong on head and not on base: rows, head as a whole, a case file of head that cannot
+    be imported. Of a run of one side, all that fails or is wrong.
     """
+    failed = _side_failed(outcome.facts)
     if isinstance(outcome, Report):
         met: set[str] = {
             "failed" if row.status == "wrong" else row.status for row in outcome.rows if row.case not in outcome.muted
         }
+        met |= {"failed"} if failed else set()
         met |= {"artifact"} if _artifact_differs(outcome.artifacts, outcome.muted) else set()
         met |= {"expectation"} if beside.unmet(outcome.expectations, outcome.muted) else set()
         return tuple(condition for condition in fail_on if condition in met)
@@ -118,8 +122,8 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
         for row in outcome.rows
         if not row.muted and not row.planted and not (row.second is not None and row.second.cleared)
     ]
-    met = {"failed" if row.verdict == "wrong" else row.verdict for row in counted}
-    if any(side.error or (side.broken and side.name == "head") for side in outcome.facts.sides):
+    met = {row.verdict for row in counted if row.verdict not in ("failed", "wrong")}
+    if failed or any(row.broken for row in counted):
         met.add("failed")
     muted_cases = {row.case for row in outcome.rows if row.muted}
     met |= {"artifact"} if _artifact_differs(outcome.artifacts, muted_cases) else set()
@@ -128,6 +132,14 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
         met -= QUIET_WHERE_UNRELIABLE
     unproven = kinds.unproven(outcome) if fail_on else ()
     return (*unproven, *(condition for condition in fail_on if condition in met))
+
+
+def _side_failed(facts: Facts) -> bool:
+    """Whether head, or a case file of it, failed as a whole and base's did not."""
+    head, base = facts.side("head"), facts.side("base")
+    if head is None or (base is not None and base.error):
+        return False
+    return bool(head.error or set(head.broken) - set(base.broken if base is not None else ()))
 
 
 def _artifact_differs(artifacts: Sequence[Artifact], muted_cases: Collection[str]) -> bool:
@@ -171,10 +183,10 @@ def _judged_row(
     extra = [more] if more else []
     if judgement.verdict in ("regressed", "improved") and not pair.on_host:
         extra.extend(notes.clocks(launches[id(each.launch)] for side in (pair.base, pair.head) for each in side.placed))
-    reason = reason_of(judgement)
+    verdict, reason = verdict_of(pair, judgement)
     warnings = [each for each in judgement.warnings if each != reason and not each.endswith(ONE_SIDED)]
     warnings += notes.lacking((pair.base, pair.head), partial=partial)  # says why, as `doubts` of rounds that died
-    return row_of(pair, judgement.verdict, reason, judgement, extra, warnings)
+    return row_of(pair, verdict, reason, judgement, extra, warnings)
 
 
 def _refuse_too_much(rows: Sequence[Row]) -> None:

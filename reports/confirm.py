@@ -50,7 +50,8 @@ def _of(row: ComparedRow, found: Mapping[Key, SecondRun]) -> SecondRun:
 
 
 def _second(row: ComparedRow, doubt: str) -> SecondRun:
-    settled = row.verdict == "regressed" or (row.verdict in CLEARING and row.interval is not None)
+    blamed = row.failures is not None and bool(row.failures.blame)  # the times of other launches clear nothing
+    settled = row.verdict == "regressed" or (row.verdict in CLEARING and row.interval is not None and not blamed)
     return SecondRun(
         row.verdict, row.change, row.interval, doubt or ("" if settled else row.reason or "no reason given")
     )

@@ -22,8 +22,8 @@ from .decision import Judgement, Settings
 from .facts import facts_of
 from .load import Launch, Results
 from .location import Floats, Samples
-from .pairs import TOO_FEW, Pair, counts_of, ended, mutes_of, order_of, pairs_of, reason_of, row_of
-from .rows import SideRow, differences, other_device, settled, tick
+from .pairs import TOO_FEW, Pair, counts_of, ended, mutes_of, order_of, pairs_of, row_of, verdict_of
+from .rows import SideRow, counted, differences, other_device, settled, tick
 from .stored import Stored, joined
 from .tables import ComparedRow, Comparison, Facts, Verdict
 from .units import count, setting
@@ -98,12 +98,10 @@ def _selection(of: Stored) -> object:
 
 
 def _unjudgeable(pair: Pair, images: Sequence[str]) -> tuple[Verdict, str] | None:
-    """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
-    for side in (pair.head, pair.base):
-        if side.died and len(side.placed) < MIN_LAUNCHES:
-            dead = len({loss.round for loss in side.died})
-            said = f"{side.side} gave no number in {count(dead, 'round')}, {len(side.placed)} are left"
-            return "failed", f"{said}: {side.died[0].error}"
+    """Why the samples of a row on both sides decide nothing: base fails, or what was measured differs."""
+    failures = pair.failures
+    if failures is not None and failures.blame == "base" and len(pair.base.placed) < MIN_LAUNCHES:
+        return "fixed", counted(failures, pair.base)
     found = (*(differences(pair.base, pair.head) or other_device(pair.base, pair.head)), *images)
     if not found and any(each.cache == "cold" for each in pair.head.common):
         found = tuple(f"{each}; only the first one meets a cold cache" for each in _batches(pair))
@@ -133,9 +131,9 @@ def _judged_row(pair: Pair, judgement: Judgement, located: Floats, launches: Map
         extra.append(modes)
     if judgement.verdict in ("regressed", "improved") and not pair.on_host:
         extra.extend(notes.clocks(launches[id(each.launch)] for side in (pair.base, pair.head) for each in side.placed))
-    reason = reason_of(judgement)
+    verdict, reason = verdict_of(pair, judgement)
     warnings = [warning for warning in judgement.warnings if warning != reason]
-    return row_of(pair, judgement.verdict, reason, judgement, extra, [*warnings, *_batches(pair)])
+    return row_of(pair, verdict, reason, judgement, extra, [*warnings, *_batches(pair)])
 
 
 def _batches(pair: Pair) -> list[str]:

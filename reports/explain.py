@@ -74,6 +74,9 @@ def _row(row: SideRow, results: Results) -> RenderableType:
     table.add_column(overflow="fold")
     found = times(row)
     lines: list[Line] = [("case", _case(row.case))]
+    judged = row.alone() if results.header.verb == "run" else row  # a comparison weighs both sides
+    if judged.status != row.status:
+        lines.append((judged.status, judged.reason))
     lines += _failed(row) if found is None else _measured(row, found, results)
     for label, text in lines:
         if text:

@@ -58,7 +58,7 @@ def _side(results: Results, info: SideInfo) -> SideFacts:
         python=distinct(event.python for event in events),
         torch=distinct(event.torch for event in events),
         error=next((event.error or "no reason given" for event in events if event.status == "failed"), ""),
-        broken=len(results.broken.get(info.name, ())),
+        broken=tuple(sorted({event.file for event in results.broken.get(info.name, ())})),
         notes=tuple(dict.fromkeys(chain.from_iterable(event.notes for event in events))),
     )
 

@@ -114,7 +114,7 @@ def rows_of(results: Results, side: SideName) -> RunRows:
         raise UntrustedInput("started: must be a time with its zone, in ISO 8601")
     sides = Sides(results)
     keys = sides.keys((side,))
-    found = [sides.row(side, key) for key in keys]
+    found = [sides.row(side, key).alone() for key in keys]
     if not any(row.placed for row in found):
         raise NothingMeasured(f"{side} has no number", "the report says why, row by row")
     run = {

@@ -43,7 +43,7 @@ def measured(results: Results, today: date | None = None, judge_by: JudgeSetting
     rows: list[MeasuredRow] = []
     by_case: dict[str, list[SideRow]] = {}
     for key in sides.keys(("head",)):
-        by_case.setdefault(key[0], []).append(sides.row("head", key))
+        by_case.setdefault(key[0], []).append(sides.row("head", key).alone())
     expectations = expected(results, sides)
     for case, found in by_case.items():
         rows.extend(_with_ratios([_row(case, row) for row in found if row.status != "absent"]))

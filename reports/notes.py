@@ -81,11 +81,11 @@ def lacking(sides: Sequence[SideRow], *, partial: bool) -> list[str]:
     return found
 
 
-def doubts(sides: Sequence[SideRow]) -> list[str]:
-    """What makes the numbers of a row doubtful."""
+def doubts(sides: Sequence[SideRow], *, counted: bool = False) -> list[str]:
+    """What makes the numbers of a row doubtful; `counted` where its reason names the launches that failed."""
     found = []
     for side in sides:
-        if side.losses and side.placed:
+        if side.losses and side.placed and not (counted and len(side.failed) == len(side.losses)):
             rounds = len({loss.round for loss in side.losses})
             found.append(f"{side.side} lost {rounds} of {rounds + len(side.placed)} rounds: {side.losses[0].error}")
         records = list(map(attrgetter("record"), side.placed))

@@ -14,19 +14,33 @@ from runner.records import JudgeSettings, PlantRecord, SideName
 
 from . import notes
 from .decision import Judgement
+from .failures import Failures, weighed
 from .load import Results
 from .location import Row
-from .rows import Key, SideRow, Sides, differences, other_device, tick, times
+from .rows import (
+    SKIPPED,
+    WRONG,
+    Key,
+    SideRow,
+    Sides,
+    counted,
+    differences,
+    failures_of,
+    other_device,
+    tick,
+    times,
+    unreadable,
+)
 from .statistics import MIN_ROUNDS
 from .tables import HEADLINE_ORDER, MAIN, TABLE_ORDER, ComparedRow, Verdict, distinct
-from .units import count, percent
+from .units import percent
 
 TOO_FEW = "too few "  # how the judge's warning about rounds or launches begins
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A row before it is judged."""
+    """A row before it is judged. `hidden` is whether base may have it in a file that cannot be imported there."""
 
     key: Key
     base: SideRow
@@ -34,6 +48,12 @@ class Pair:
     min_effect: float
     muted: str
     planted: float = 0.0
+    hidden: bool = False
+
+    @property
+    def failures(self) -> Failures | None:
+        """In how many launches each side failed on the row; None where none did."""
+        return failures_of(self.base, self.head)
 
     @property
     def on_host(self) -> bool:
@@ -53,7 +73,9 @@ def pairs_of(
         why = f"muted until {mute.until.isoformat()}: {mute.why}" if mute is not None else ""
         min_effect = effects[-1] if effects else settings.min_effect
         head = sides.row(other, key)
-        pairs.append(Pair(key, sides.row("base", key), head, min_effect, why, _planted(results.header.plant, head)))
+        base = sides.row("base", key)
+        hidden = base.case is None and bool(unreadable(results, "base", head))
+        pairs.append(Pair(key, base, head, min_effect, why, _planted(results.header.plant, head), hidden))
     return pairs
 
 
@@ -78,18 +100,15 @@ def ended(mutes: Sequence[Mute], today: date) -> list[str]:
 
 
 def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
-    """Why the samples of a row on both sides decide nothing: launches died, or what was measured differs."""
+    """Why the samples of a row on both sides decide nothing: base fails, it was skipped, or what was measured differs."""
     whole = len(pair.base.samples.keys() & pair.head.samples.keys())
-    if whole < MIN_ROUNDS and (dead := [side for side in (pair.head, pair.base) if side.died]):
-        said = [
-            f"{side.side} gave no number in {count(len({loss.round for loss in side.died}), 'round')}" for side in dead
-        ]
-        errors = "; ".join(dict.fromkeys(side.died[0].error for side in dead))
-        return "failed", f"{', '.join(said)}, {whole} whole {'one is' if whole == 1 else 'ones are'} left: {errors}"
-    if whole < MIN_ROUNDS and (left := [side for side in (pair.head, pair.base) if side.losses]):
-        return "skipped", "; ".join(
-            f"{side.side}, round {side.losses[0].round + 1}: {side.losses[0].error}" for side in left
-        )
+    failures = pair.failures
+    if whole < MIN_ROUNDS and failures is not None and failures.blame == "base":
+        return "fixed", counted(failures, pair.base)
+    skipped = [next((loss for loss in side.losses if loss.kind == SKIPPED), None) for side in (pair.head, pair.base)]
+    if whole < MIN_ROUNDS and failures is None and any(skipped):
+        said = [(side, loss) for side, loss in zip(("head", "base"), skipped, strict=True) if loss is not None]
+        return "skipped", "; ".join(f"{side}, round {loss.round + 1}: {loss.error}" for side, loss in said)
     found = differences(pair.base, pair.head) or other_device(pair.base, pair.head)
     return ("incomparable", "; ".join(found)) if found else None
 
@@ -105,8 +124,33 @@ def samples_of(pair: Pair) -> Row:
     return Row(pair.key, rounds, tick((pair.base, pair.head)), pair.min_effect)
 
 
+def verdict_of(pair: Pair, judgement: Judgement) -> tuple[Verdict, str]:
+    """What a judged row is called once the launches that failed on it are counted, and why."""
+    failures = pair.failures
+    verdict = weighed(judgement.verdict, failures)
+    if failures is not None and failures.blame and verdict != "regressed":
+        return verdict, counted(failures, pair.head, pair.base)
+    return verdict, reason_of(judgement)
+
+
+def broken_by_head(pair: Pair, verdict: Verdict) -> bool:
+    """Whether a row fails, or is wrong, on head and not on base: what `failed` of `fail_on` counts."""
+    base, head = pair.base, pair.head
+    if verdict not in ("failed", "wrong") or base.bad or pair.hidden:
+        return False
+    if head.case is None:  # what hides it is on head
+        return True
+    alike = [loss for loss in base.failed if verdict == "failed" or loss.kind == WRONG]
+    if not alike:
+        return True
+    always = head.bad and not head.losses  # in preparation: any launch would have failed
+    launches = base.launches if always else head.launches
+    failed = launches if always else len({loss.round for loss in head.failed})
+    return Failures(len({loss.round for loss in alike}), base.launches, failed, launches).blame == "head"
+
+
 def reason_of(judgement: Judgement) -> str:
-    """Why a row is inconclusive; empty where it is not."""
+    """Why the times of a row are inconclusive; empty where they are not."""
     if judgement.verdict != "inconclusive":
         return ""
     few = next((warning for warning in judgement.warnings if warning.startswith(TOO_FEW)), "")
@@ -128,6 +172,8 @@ def row_of(
 ) -> ComparedRow:
     """The row as it is shown; `extra` are notes beyond those that follow from the records."""
     sides = (pair.base, pair.head)
+    failures = pair.failures
+    counts = failures is not None and failures.text in reason
     common = list(chain.from_iterable(side.common for side in sides))
     base = times(pair.base, judgement.base_ns if judgement else None)
     head = times(pair.head, judgement.head_ns if judgement else None)
@@ -149,9 +195,11 @@ def row_of(
         timing=", ".join(distinct(each.timing for each in common)),
         cache=", ".join(distinct(each.cache for each in common)),
         notes=(*notes.of_row(pair.base, pair.head, verdict), *extra),
-        warnings=(*notes.impossible({"base": base, "head": head}), *warnings, *notes.doubts(sides)),
+        warnings=(*notes.impossible({"base": base, "head": head}), *warnings, *notes.doubts(sides, counted=counts)),
         muted=pair.muted,
         planted=pair.planted,
+        failures=failures,
+        broken=broken_by_head(pair, verdict),
     )
 
 

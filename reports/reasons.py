@@ -11,6 +11,7 @@ import numpy as np
 
 from . import units
 from .decision import CONFIDENCE, EQUIVALENT_P, change_of, t_quantile
+from .failures import BLAME_P, FAILURES_MIN, Failures
 from .tables import MAIN, ComparedRow, Comparison
 
 ROUNDS_TRIED = 1_000  # a noise that needs more rounds needs another machine
@@ -112,6 +113,8 @@ class Judged:
 
 def because(row: ComparedRow, comparison: Comparison, family: Family) -> str:
     """Why the verdict is what it is."""
+    if row.failures is not None and (said := _of_failures(row.failures, row)):
+        return said
     if row.interval is None or row.p_equivalent is None:
         return _settled(row)
     judged = judged_of(row, comparison, family)
@@ -138,7 +141,7 @@ def because(row: ComparedRow, comparison: Comparison, family: Family) -> str:
 
 def otherwise(row: ComparedRow, comparison: Comparison, family: Family) -> str:
     """Which estimates would have given which verdict at this noise; what would decide an open row."""
-    if row.interval is None:
+    if row.interval is None or (row.failures is not None and row.failures.blame and row.verdict != "regressed"):
         return ""
     judged = judged_of(row, comparison, family)
     called, equal = judged.called_from(), judged.unchanged_up_to()
@@ -187,6 +190,24 @@ def _way(judged: Judged) -> str:
 def p_value(p: float) -> str:
     """A p value or its bound, in two digits."""
     return f"{p:.2g}"
+
+
+def _of_failures(failures: Failures, row: ComparedRow) -> str:
+    """Why launches that failed decide the verdict; empty where they do not."""
+    missing = "A launch that fails is not missing at random, so the times of the others"
+    test = f"Fisher's exact test: p {p_value(failures.p)}, at most {BLAME_P:g} needed"
+    match failures.blame, row.verdict:
+        case "head", "failed" if failures.base:
+            return f"{failures.text}: head fails more often ({test}). {missing} do not count"
+        case "head", "failed" if failures.base_launches and row.head is not None:
+            return f"{failures.text}: {FAILURES_MIN} of head alone are enough. {missing} do not count"
+        case "base", "fixed" if row.base is not None:
+            return f"{failures.text}: head fails no more. {missing} do not count, unless head was shown to be slower"
+        case "unclear", "inconclusive" if not failures.base:
+            return f"{failures.text}: a single failure may be an accident. {missing} cannot show that nothing changed"
+        case "unclear", "inconclusive":
+            return f"{failures.text}: not shown that head fails more often ({test}). {missing} cannot show that nothing changed"
+    return ""
 
 
 def _settled(row: ComparedRow) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from . import describe
+from .failures import Failures
 from .kinds import kind_of, planted_change
 from .proofs import ProofHistory
 from .second import SecondRun
@@ -107,7 +108,17 @@ def _compared_row(row: ComparedRow) -> dict[str, Any]:
     )
     more = ("p_equivalent", "min_effect", "rounds", "timing", "cache", "notes", "warnings", "muted", "planted")
     sides = {"base": _times(row.base), "head": _times(row.head)}
-    return {name: getattr(row, name) for name in (*kept, *more)} | {"second_run": _second(row.second)} | sides
+    failed = {"broken_by_head": row.broken, "failed_launches": _failures(row.failures)}
+    return {name: getattr(row, name) for name in (*kept, *more)} | failed | {"second_run": _second(row.second)} | sides
+
+
+def _failures(found: Failures | None) -> dict[str, dict[str, int]] | None:
+    if found is None:
+        return None
+    return {
+        "base": {"failed": found.base, "launches": found.base_launches},
+        "head": {"failed": found.head, "launches": found.head_launches},
+    }
 
 
 def _second(found: SecondRun | None) -> dict[str, Any] | None:

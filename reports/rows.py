@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
 
+from .failures import Failures
 from .load import Launch, Placed, Results
 from .location import grouped_medians
 from .roofline import HOST, Peaks, is_cold, needs, peaks_for, peaks_of, share
@@ -27,15 +28,22 @@ GRAVITY: Sequence[Status] = (
     "skipped",
 )  # what a side is called that gave no number, for several reasons
 SKIPPED = "skipped"  # kind of a loss that a launch made on purpose
+WRONG = "wrong"  # kind of a loss whose result was not right
+DEATHS = ("crashed", "timeout")  # kinds that a machine which stands still may be the cause of
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A round, counted from 0, in which a side gave no number, and why."""
+    """A round, counted from 0, in which a side gave no number, and why.
+
+    `blamed` is false where the row need not be the cause: its launch died of another case or for no known reason, or all
+    of the machine stood still.
+    """
 
     round: int
     kind: str
     error: str
+    blamed: bool = True
 
 
 class Common(NamedTuple):
@@ -95,9 +103,31 @@ class SideRow:
         return {each.launch.round or 0: each.record.device_busy_ns for each in self.placed}
 
     @property
-    def died(self) -> tuple[Loss, ...]:
-        """The losses that are errors, not left out on purpose."""
-        return tuple(loss for loss in self.losses if loss.kind != SKIPPED)
+    def failed(self) -> tuple[Loss, ...]:
+        """The losses that are errors of this row: not left out on purpose, nor lost with the machine."""
+        return tuple(loss for loss in self.losses if loss.blamed and loss.kind != SKIPPED)
+
+    @property
+    def launches(self) -> int:
+        """How many launches measured the row or failed on it."""
+        return len(self.placed) + len({loss.round for loss in self.failed})
+
+    @property
+    def lost_with_the_machine(self) -> bool:
+        """Whether it gave no number, and only for reasons that need not be its own."""
+        return self.status == "failed" and bool(self.losses) and not self.failed
+
+    def alone(self) -> SideRow:
+        """The row as a side by itself shows it: one wrong result, or failures that are no accident, leave no number."""
+        if not self.placed or not self.failed:
+            return self
+        wrong = next((loss for loss in self.failed if loss.kind == WRONG), None)
+        failures = failures_of(None, self)
+        if wrong is not None:
+            return replace(self, status="wrong", reason=f"round {wrong.round + 1}: {wrong.error}", placed=())
+        if failures is not None and failures.blame == "head":
+            return replace(self, status="failed", reason=counted(failures, self).removeprefix("head "), placed=())
+        return self
 
 
 class Sides:
@@ -140,9 +170,27 @@ class Sides:
         return SideRow(side, status, reason, case, found, tuple(placed), losses, peaks)
 
 
+def failures_of(base: SideRow | None, head: SideRow) -> Failures | None:
+    """In how many launches each side failed on the row; None where none did. Without base, of head alone."""
+    sides = (head,) if base is None else (base, head)
+    if not any(side.failed for side in sides):
+        return None
+    failed = {side.side: len({loss.round for loss in side.failed}) for side in sides}
+    if base is None:
+        return Failures(0, 0, failed[head.side], head.launches)
+    return Failures(failed[base.side], base.launches, failed[head.side], head.launches)
+
+
+def counted(failures: Failures, *sides: SideRow) -> str:
+    """The counts of failed launches as a reason, with the first error of the first side that has one."""
+    error = next(loss.error for side in sides for loss in side.failed)
+    return f"{failures.text}: {error or 'no reason given'}"
+
+
 def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
     """The verdict that the sides' states alone give, with its reason; None where the samples decide."""
-    if error := _error(base, head, results):
+    failures = failures_of(base, head)
+    if error := _error(base, head, failures, results):
         return error
     if head.status == "absent":
         return "removed", f"it was {base.status} on base: {base.reason}" if base.status != "ok" else ""
@@ -150,19 +198,27 @@ def settled(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, st
         return "skipped", f"head: {head.reason}"
     if base.status == "absent":
         return "new", ""
-    if base.bad:
-        return "fixed", f"base: {_told(base)}"
+    if base.bad and not base.lost_with_the_machine:
+        alike = f"; {counted(failures, head)}" if failures is not None and failures.head else ""
+        return "inconclusive" if alike else "fixed", f"base: {_told(base)}{alike}"
     return ("skipped", f"base: {base.reason}") if base.status == "skipped" else None
 
 
-def _error(base: SideRow, head: SideRow, results: Results) -> tuple[Verdict, str] | None:
-    if head.bad:
+def _error(base: SideRow, head: SideRow, failures: Failures | None, results: Results) -> tuple[Verdict, str] | None:
+    wrong = next((loss for loss in head.losses if loss.kind == WRONG), None)
+    if wrong is not None and head.placed:
+        return "wrong", f"head, round {wrong.round + 1}: {wrong.error}"
+    prepared = not base.bad or bool(base.losses)  # where base never got so far, head fails on no more
+    blamed = failures is not None and failures.blame == "head" and prepared
+    if head.bad and (blamed or not head.losses or head.status == "wrong" or not base.placed):
+        if head.lost_with_the_machine:
+            return "inconclusive", f"head: {head.reason}"
         both = f"; base: {_told(base)}" if base.bad else ""
         return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
-    if wrong := next((loss for loss in head.losses if loss.kind == "wrong"), None):
-        return "wrong", f"head, round {wrong.round + 1}: {wrong.error}"
+    if failures is not None and blamed:
+        return "failed", counted(failures, head, base)
     for missing, other in ((base, head), (head, base)):
-        if missing.case is None and (error := _unreadable(results, missing.side, other)):
+        if missing.case is None and (error := unreadable(results, missing.side, other)):
             return "failed", error
     return None
 
@@ -237,11 +293,11 @@ def _prepared(case: CaseEvent, implementation: ImplementationRecord | None) -> t
 
 
 def _status_of(loss: Loss) -> Status:
-    return "wrong" if loss.kind == "wrong" else "skipped" if loss.kind == SKIPPED else "failed"
+    return "wrong" if loss.kind == WRONG else "skipped" if loss.kind == SKIPPED else "failed"
 
 
 def _quoted(kind: str, error: str) -> str:
-    shown = "" if kind in ("wrong", SKIPPED) else kind  # the verdict says that
+    shown = "" if kind in (WRONG, SKIPPED) else kind  # the verdict says that
     return ": ".join(part for part in (shown, error) if part) or "no reason given"
 
 
@@ -250,15 +306,22 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
     found: dict[tuple[SideName, str, str], list[Loss]] = {}
     died: dict[tuple[int, int], Loss] = {}
     by_case: set[tuple[int, int]] = set()  # launches with a failure of one case
+    stood_still = {
+        (launched.shard, launched.event.launch)
+        for launched in results.launches
+        if launched.end is not None and launched.end.paused_s > 0
+    }
     for failed in results.failures:
         launch, record = failed.launch, failed.record
         if launch.round is None:
             continue
-        loss = Loss(launch.round, record.kind, record.error)
+        this = (failed.shard, launch.launch)
+        blamed = record.case is not None and (this not in stood_still or record.kind not in DEATHS)
+        loss = Loss(launch.round, record.kind, record.error, blamed)
         if record.case is None:
-            died[failed.shard, launch.launch] = loss
+            died[this] = loss
         else:
-            by_case.add((failed.shard, launch.launch))
+            by_case.add(this)
             found.setdefault((launch.side, record.case, record.implementation or ""), []).append(loss)
     for launch, skip in results.skips:
         if launch.round is not None:
@@ -284,10 +347,10 @@ def _death(
         return None
     if this in by_case and not complete:
         return None  # one case broke it, and what would have gone on with the others may have been cut off
-    return Loss(event.round, end.status, "its launch died")
+    return Loss(event.round, end.status, "its launch died", blamed=False)
 
 
-def _unreadable(results: Results, side: SideName, other: SideRow) -> str:
+def unreadable(results: Results, side: SideName, other: SideRow) -> str:
     """The error that may hide the row on `side`: its set-up's, or that of a case file, its own first."""
     errors = [event.error for event in results.prepared.get(side, ()) if event.status == "failed"]
     if errors:

@@ -136,7 +136,7 @@ class Outcome:
         fail_on = comparison.judged_by.fail_on
         met = conditions_met(comparison, fail_on)
         bad = any(side.error for side in comparison.facts.sides) or any(row.verdict in BAD for row in comparison.rows)
-        if any(row.change is not None for row in comparison.rows):
+        if any(row.measured for row in comparison.rows):
             return cls("done", "", comparison, met, bool(fail_on))
         if bad or comparison.facts.partial or met:
             return cls("failed", "No case gave a number on both sides.", comparison, met, bool(fail_on))
@@ -149,10 +149,18 @@ class Outcome:
 
     @property
     def verdict(self) -> LastVerdict:
-        """Of its table: whether a row regressed that counts, as for `fail_on`."""
+        """Of its table: whether a row that counts regressed or was broken, as for `fail_on`."""
         if self.state != "done" or self.comparison is None:
             return "none"
-        return "regressed" if "regressed" in conditions_met(self.comparison, ("regressed",)) else "fine"
+        bad = ("regressed", "failed")
+        return "regressed" if set(bad) & set(conditions_met(self.comparison, bad)) else "fine"
+
+    @property
+    def _base_alone_failed(self) -> bool:
+        """Whether base could not be made ready, for which head is not to blame."""
+        facts = self.comparison.facts if self.comparison is not None else None
+        base = facts.side("base") if facts is not None else None
+        return base is not None and bool(base.error) and not self.met
 
     @property
     def conclusion(self) -> Conclusion | None:
@@ -163,7 +171,7 @@ class Outcome:
             case "nothing" | "superseded":
                 return "neutral"
             case "failed":
-                return "failure" if self.strict else "neutral"
+                return "failure" if self.strict and not self._base_alone_failed else "neutral"
         if self.comparison is None:
             raise UntrustedInput("a table without a comparison")
         if self.met or (self.comparison.facts.partial and self.strict):

@@ -12,6 +12,7 @@ from typing import Literal
 from runner.records import Artifact, Header, JudgeSettings, SideName
 
 from .expected import Expected
+from .failures import Failures
 from .proofs import ProofHistory
 from .second import SecondRun
 from .statistics import GeometricMean
@@ -63,6 +64,8 @@ class ComparedRow:
         muted: why its verdict does not count; empty where it does.
         planted: the fraction of its time by which head was slowed on purpose; 0 where it was not.
         second: what a second run said of it; None without one.
+        failures: in how many launches each side failed on it; None where none did.
+        broken: whether it fails, or is wrong, on head and not on base.
     """
 
     case: str
@@ -86,6 +89,14 @@ class ComparedRow:
     muted: str
     planted: float = 0.0
     second: SecondRun | None = None
+    failures: Failures | None = None
+    broken: bool = False
+
+    @property
+    def measured(self) -> bool:
+        """Whether both sides gave a number that something follows from."""
+        counted = self.failures is not None and self.base is not None and self.head is not None
+        return self.change is not None or counted
 
     @property
     def name(self) -> str:
@@ -110,7 +121,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class SideFacts:
-    """One side of a run: what it was made from, and with what."""
+    """One side of a run: what it was made from, and with what. `broken` are its case files that cannot be imported."""
 
     name: SideName
     label: str
@@ -119,7 +130,7 @@ class SideFacts:
     python: tuple[str, ...]
     torch: tuple[str, ...]
     error: str
-    broken: int
+    broken: tuple[str, ...]
     notes: tuple[str, ...]
 
 

@@ -1,8 +1,8 @@
 """Whom a launch that died costs: the order in which cases are tried, and which of them are given up. Pure.
 
 A launch dies in one case, which may not be what killed it: an earlier one may have left a thread that does so later, or
-a later one killed the warm parent before that could tell of it. So a case that dies after others, or with its parent, is
-tried once more, alone in a fresh launch. If it dies there too, it is given up.
+a later one killed the warm parent before that could tell of it; or the system killed the launch, whose memory others had
+used up. So a case that dies after others, with its parent, or by SIGKILL is tried once more, alone in a fresh launch. If it dies there too, it is given up.
 """
 
 from __future__ import annotations

@@ -35,13 +35,14 @@ class Launched:
     detail: str = ""
     paused_s: float = 0.0
     untold: bool = False  # its warm parent died before it: its last words may be lost
+    killed: bool = False  # from outside, as by a system whose memory is used up, perhaps by others
     first_sample_ns: int = 0
     telemetry: dict[str, float | str | None] = field(default_factory=dict)
 
     @property
     def doubtful(self) -> bool:
         """Whether the case under way need not be what it died of, or in."""
-        return self.untold or self.paused_s > 0
+        return self.untold or self.killed or self.paused_s > 0
 
     @property
     def kind(self) -> Literal["crashed", "timeout"]:
@@ -64,6 +65,7 @@ class Launched:
                 self.detail = str(message.get("detail", ""))
                 self.paused_s = _seconds(message.get("paused_s"))
                 self.untold = message.get("untold") is True
+                self.killed = message.get("killed") is True
             case event:
                 return event in ("machine", "done")
         return True

@@ -172,7 +172,7 @@ def show(
         write(asked.comment, texts["comment"])
         write(asked.json, texts["json"])
     code = hopeless_files(hopeless)
-    if not any(row.change is not None for row in comparison.rows):
+    if not any(row.measured for row in comparison.rows):
         if asked.verb == "compare" and comparison.facts.header.shard.count > 1:
             some = "with a number on both sides; the others may" if comparison.rows else "to measure"
             say(f"this shard has no case {some}")

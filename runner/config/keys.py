@@ -150,7 +150,7 @@ class CompareKeys(Keys):
     min_effect: Effect = 0.005
     equivalence: Annotated[float, Field(gt=0, le=MOST_EFFECT)] = 0.02
     family_error: Chance = 0.01
-    fail_on: FailOn = ("regressed",)
+    fail_on: FailOn = ("regressed", "failed")
 
 
 class SuiteKeys(DefaultsKeys, CompareKeys):

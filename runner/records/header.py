@@ -105,7 +105,7 @@ class JudgeSettings(Record):
     family_error: Annotated[float, Field(gt=0, le=0.5)]
     min_effects: Annotated[list[MinEffect], Field(max_length=ITEMS_MAX)] = []
     """Overrides in order: pattern and its `min_effect`; the last that matches an id holds."""
-    fail_on: Annotated[list[ShortName], Field(max_length=10)] = ["regressed"]
+    fail_on: Annotated[list[ShortName], Field(max_length=10)] = ["regressed", "failed"]
     mute: Annotated[list[MuteRecord], Field(max_length=ITEMS_MAX)] = []
 
 

@@ -104,6 +104,9 @@ def reap(child: int, done: bool) -> tuple[str, str]:
     return "crashed", "closed its records but did not end"
 
 
+KILLED = f"killed by {signal.SIGKILL.name}"  # by the system, where memory runs out, or by somebody else
+
+
 def _death(code: int) -> str:
     if code >= 0:
         return f"exit status {code}"

@@ -107,7 +107,7 @@ class WarmParent:
             if self._alone:
                 children.end_all_others()
             leftovers.end_children(own)
-        exit_message = {"event": "exit", "status": status, "detail": detail}
+        exit_message = {"event": "exit", "status": status, "detail": detail, "killed": detail == children.KILLED}
         self._send(nonce, exit_message | {"case": launch.case, "paused_s": launch.paused_s})
 
     def _watch(self, nonce: str, child: int, records: int) -> tuple[str, str, _Watched]:

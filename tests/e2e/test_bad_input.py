@@ -83,14 +83,18 @@ def test_bad_cases_cost_only_their_rows(repository: Repository) -> None:
     repository.commit({"cases/bad.py": BAD_CASES})
     repository.commit({})
     done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json", "--comment", "out.md")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr  # all of it is as bad on base
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     assert rows["quick/sum"]["verdict"] in ("unchanged", "inconclusive")
     for case, (verdict, reason) in REASONS.items():
         assert rows[case]["verdict"] == verdict, rows[case]
         assert reason in rows[case]["reason"], rows[case]
         assert "\n" not in rows[case]["reason"]
-    assert repository.evenbench("report", *_results(repository), "--fail-on", "failed").returncode == 1
+        assert rows[case]["broken_by_head"] is False
+    assert repository.evenbench("report", *_results(repository), "--fail-on", "failed").returncode == 0
+    run = repository.evenbench("run", "--fail-on", "regressed")
+    assert run.returncode == 0, run.stderr
+    assert repository.evenbench("run").returncode == 1
 
 
 def test_broken_on_head_only(repository: Repository) -> None:
@@ -104,7 +108,7 @@ def test_broken_on_head_only(repository: Repository) -> None:
     back = repository.evenbench("compare", "HEAD", "HEAD~1", "--json", "back.json")
     rows = {row["case"]: row for row in json.loads((repository.path / "back.json").read_text())["rows"]}
     assert rows["more/sum"]["verdict"] == "fixed"
-    assert (done.returncode, back.returncode) == (0, 0)
+    assert (done.returncode, back.returncode) == (1, 0)
 
 
 def test_case_that_dies_in_timed_launches_is_given_up(repository: Repository) -> None:
@@ -137,7 +141,7 @@ def test_import_error_on_one_side_costs_its_rows(repository: Repository) -> None
     repository.commit({"cases/extra.py": QUICK.replace("quick/sum", "extra/sum")})
     repository.commit({"cases/extra.py": "import no_such_module\n"})
     done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     assert rows["extra/sum"]["verdict"] == "failed"
     assert "no_such_module" in rows["extra/sum"]["reason"]

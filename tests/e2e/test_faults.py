@@ -174,7 +174,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     repository.git("init", "-q", "-b", "main")
     repository.commit({"cases/all.py": "".join(parts), "cases/suites.yaml": SUITES})
     done = repository.evenbench("run", "--seed", "1", "--output", "out.jsonl", "--json", "out.json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     output = repository.path / "out.jsonl"
     events = [json.loads(line) for line in output.read_text().splitlines()]

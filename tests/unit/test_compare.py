@@ -245,7 +245,7 @@ class TestVerdictsBySide:
             ("failed", f"{side} could not be prepared: pip: no wheel")
         ]
         assert found.facts.notes == (f"{side} could not be prepared: pip: no wheel",)
-        assert conditions_met(found, CONDITIONS) == ("failed",)
+        assert conditions_met(found, CONDITIONS) == (("failed",) if side == "head" else ())
 
 
 class TestDeadLaunches:
@@ -258,8 +258,9 @@ class TestDeadLaunches:
     @pytest.mark.parametrize("side", ["base", "head"])
     def test_too_few_are_left(self, side: Any) -> None:
         found = row(Case("a", dies={side: dict.fromkeys(range(3), "illegal memory access")}))
-        assert found.verdict == "failed"
-        assert found.reason == f"{side} gave no number in 3 rounds, 5 whole ones are left: illegal memory access"
+        head, base = (3, 0) if side == "head" else (0, 3)
+        assert found.verdict == ("failed" if side == "head" else "fixed")
+        assert found.reason == f"head failed in {head} of 8 launches, base in {base} of 8: illegal memory access"
 
     def test_all_died(self) -> None:
         every = dict.fromkeys(range(8), "illegal memory access")
@@ -343,8 +344,9 @@ class TestDeadLaunches:
             else:
                 kept.append(event)
         found = {each.case: each for each in compare(build.of(kept), TODAY).rows}
-        assert found["b"].verdict == "failed"
-        assert found["a"].verdict == ("failed" if end else "inconclusive")
+        assert (found["b"].verdict, found["a"].verdict) == ("inconclusive", "inconclusive")
+        assert found["b"].reason == "head failed in 1 of 6 launches, base in 0 of 6: boom"
+        assert found["a"].reason == "too few rounds: 5 whole, at least 6 needed"
         lost = (
             "head lost 1 of 6 rounds: its launch died" if end else "head lacks 1 of 6 rounds: the run was interrupted"
         )
@@ -352,7 +354,8 @@ class TestDeadLaunches:
 
     def test_a_round_that_died_is_told_once(self) -> None:
         found = row(Case("a", dies={"head": {3: "illegal memory access"}}))
-        assert found.warnings == ("head lost 1 of 8 rounds: illegal memory access",)
+        assert found.reason == "head failed in 1 of 8 launches, base in 0 of 8: illegal memory access"
+        assert found.warnings == ()
 
     def test_a_time_that_is_not_above_0_is_told(self) -> None:
         zero = {"device_busy_ns": [0] * 20, "latency_ns": [0] * 20, "tick_ns": None}
@@ -440,11 +443,10 @@ class TestIncomparable:
         (found,) = compare(build.of(events), TODAY).rows
         assert (found.verdict, found.reason) == ("incomparable", reason)
 
-    def test_an_error_is_more_than_a_difference(self) -> None:
-        assert (
-            row(Case("a", head_measurement={"timing": "host"}, dies={"base": dict.fromkeys(range(4), "x")})).verdict
-            == "failed"
-        )
+    @pytest.mark.parametrize(("side", "verdict"), [("head", "failed"), ("base", "fixed")])
+    def test_an_error_is_more_than_a_difference(self, side: Any, verdict: str) -> None:
+        case = Case("a", head_measurement={"timing": "host"}, dies={side: dict.fromkeys(range(4), "x")})
+        assert row(case).verdict == verdict
 
     def test_it_takes_no_part_in_the_family(self) -> None:
         found = judged(Case("a"), Case("b", head_measurement={"timing": "host"}))

@@ -70,7 +70,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert (plain.suite, plain.include, plain.budget_s) == ("full", ("**",), 3600)
     assert (plain.rounds, plain.max_rounds, plain.looks) == (8, 24, (8, 16, 24))
     assert (plain.min_effect, plain.equivalence, plain.family_error) == (0.005, 0.02, 0.01)
-    assert plain.fail_on == ("regressed",)
+    assert plain.fail_on == ("regressed", "failed")
     assert Config.default() == parse("version: 1", "x") == parse("version: 1\nsuites: {}", "x")
 
 

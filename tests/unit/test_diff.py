@@ -107,9 +107,14 @@ def test_too_few_launches_are_inconclusive_and_say_how_to_get_more() -> None:
 def test_a_side_whose_launches_died_is_failed() -> None:
     dies: Any = {"head": dict.fromkeys(range(3), "out of registers")}
     (row,) = between(run(Case("x"), run_id="1"), run(Case("x", dies=dies), run_id="2")).rows
-    assert (row.verdict, row.reason) == ("failed", "head gave no number in 3 rounds, 5 are left: out of registers")
+    said = "head failed in 3 of 8 launches, base in 0 of 8: out of registers"
+    assert (row.verdict, row.reason, row.broken) == ("failed", said, True)
     (row,) = between(run(Case("x", dies=dies), run_id="1"), run(Case("x"), run_id="2")).rows
-    assert (row.verdict, row.reason) == ("failed", "base gave no number in 3 rounds, 5 are left: out of registers")
+    said = "head failed in 0 of 8 launches, base in 3 of 8: out of registers"
+    assert (row.verdict, row.reason, row.broken) == ("fixed", said, False)
+    (row,) = between(run(Case("x", dies=dies), run_id="1"), run(Case("x", dies=dies), run_id="2")).rows
+    said = "head failed in 3 of 8 launches, base in 3 of 8: out of registers"
+    assert (row.verdict, row.reason, row.broken) == ("inconclusive", said, False)
 
 
 def test_errors_of_each_run_are_those_of_its_side() -> None:

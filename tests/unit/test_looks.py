@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from reports.looks import open_cases
-from runner.records import JudgeSettings, MuteRecord
+from runner.records import JudgeSettings, MuteRecord, SideName
 from tests import build
 from tests.build import Case
 
@@ -30,10 +30,30 @@ def test_what_is_settled_stops_and_what_is_not_goes_on() -> None:
     assert left(SETTLED, CHANGED, NOISY) == {"noisy"}
 
 
-@pytest.mark.parametrize(("lost", "goes_on"), [(2, False), (3, True)])
-def test_a_row_that_lost_too_many_rounds_goes_on_since_more_may_save_it(lost: int, goes_on: bool) -> None:
-    case = Case("odd", dies={"head": dict.fromkeys(range(lost), "boom")})
-    assert left(case) == ({"odd"} if goes_on else set())
+@pytest.mark.parametrize(
+    ("head", "base", "goes_on"),
+    [
+        (0, 1, False),
+        (0, 2, False),
+        (0, 3, False),
+        (1, 0, True),
+        (1, 1, True),
+        (2, 0, False),
+        (2, 1, True),
+        (3, 3, True),
+    ],
+)
+def test_a_row_goes_on_until_its_failures_are_clear(head: int, base: int, goes_on: bool) -> None:
+    """Also where too few rounds are left: more may save it. Once a side is to blame, no launch is spent on it."""
+    dies: dict[SideName, dict[int, str]] = {
+        "head": dict.fromkeys(range(head), "boom"),
+        "base": dict.fromkeys(range(base), "boom"),
+    }
+    assert left(Case("odd", dies=dies)) == ({"odd"} if goes_on else set())
+
+
+def test_a_slow_down_that_is_clear_does_not_go_on_for_one_failure() -> None:
+    assert left(Case("slow", head=22_000.0, dies={"head": {2: "boom"}})) == set()
 
 
 def test_a_side_that_never_gave_a_number_does_not_go_on() -> None:

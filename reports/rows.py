@@ -311,12 +311,14 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
         for launched in results.launches
         if launched.end is not None and launched.end.paused_s > 0
     }
+    ended_the_run = _last_words(results)
     for failed in results.failures:
         launch, record = failed.launch, failed.record
         if launch.round is None:
             continue
         this = (failed.shard, launch.launch)
         blamed = record.case is not None and (this not in stood_still or record.kind not in DEATHS)
+        blamed = blamed and this not in ended_the_run
         loss = Loss(launch.round, record.kind, record.error, blamed)
         if record.case is None:
             died[this] = loss
@@ -334,6 +336,23 @@ def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
                 if name := names.get((launched.shard, index)):
                     found.setdefault((launched.event.side, name, ""), []).append(loss_or_none)
     return found
+
+
+def _last_words(results: Results) -> AbstractSet[tuple[int, int]]:
+    """Of a run without an end the launches, the last on their GPU, that measured nothing: it may be gone."""
+    if results.complete:
+        return frozenset()
+    last = {
+        (launched.shard, launched.event.uuid): launched.event
+        for launched in results.launches
+        if launched.event.round is not None
+    }
+    failed = {id(each.launch) for each in results.failures if each.record.case is not None}
+    silent = {id(event): (shard, event.launch) for (shard, _), event in last.items() if id(event) in failed}
+    if silent:
+        for placed in chain.from_iterable(results.measurements.values()):
+            silent.pop(id(placed.launch), None)
+    return frozenset(silent.values())
 
 
 def _death(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 
 from runner import attempts
 from runner.attempts import LaunchSpec, Loss, Recorder, run_targets
+from runner.errors import UnfitMachine
 from runner.launch import Message
 from runner.launched import Launched
 from runner.records import Failure, LaunchEnd, LaunchEvent, Writer, read
@@ -167,6 +169,30 @@ def test_who_dies_with_its_parent_need_not_be_the_one(tmp_path: Path) -> None:
     """The parent's last lines are lost: `a` had long finished."""
     session, lost, *_ = ran(tmp_path, [begin("a"), sample("a"), end("crashed", untold=True)])
     assert (session.asked, lost) == (["abc", "a", "bc"], {})
+
+
+def test_who_was_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
+    """By a system without memory, say, which others may have used up; not twice, nor where it ended by itself."""
+    killed = [begin("a"), sample("a"), end("crashed", killed=True)]
+    session, lost, events, _ = ran(tmp_path, killed)
+    assert (session.asked, lost) == (["abc", "a", "bc"], {})
+    assert failures(events) == [(0, None, "crashed")]
+    (tmp_path / "out.jsonl").unlink()
+    session, lost, *_ = ran(tmp_path, killed, killed)
+    assert (session.asked, list(lost)) == (["abc", "a", "bc"], ["a"])
+    (tmp_path / "out.jsonl").unlink()
+    session, lost, *_ = ran(tmp_path, [begin("a"), sample("a"), end("crashed", killed=False)])
+    assert (session.asked, list(lost)) == (["abc", "bc"], ["a"])
+
+
+def test_no_case_is_blamed_where_the_device_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise UnfitMachine("it does not answer any more")
+
+    monkeypatch.setattr(sys.modules[__name__], "SPEC", replace(SPEC, still_there=gone))
+    with pytest.raises(UnfitMachine):
+        ran(tmp_path, [begin("a"), end("crashed")])
+    assert b'"failure"' not in (tmp_path / "out.jsonl").read_bytes()
 
 
 def test_who_timed_out_while_all_stood_still_is_tried_again(tmp_path: Path) -> None:

@@ -263,6 +263,18 @@ class TestLostWithTheMachine:
         found = self.lost(24, case=None)
         assert (found.verdict, found.broken) == ("inconclusive", False)
 
+    @pytest.mark.parametrize(("end", "others", "counts"), [(False, 0, 0), (True, 0, 1), (False, 1, 1)])
+    def test_the_launch_with_which_the_device_was_gone(self, end: bool, others: int, counts: int) -> None:
+        """Nothing was measured in it, and the run has no end."""
+        died: dict[SideName, dict[int, str]] = {side: {8: "device lost"} for side in ("base", "head")}
+        events = build.events([Case("a", dies=died), *[Case(f"b{n}") for n in range(others)]], made=9, end=end)
+        last = max(event.launch for event in events if isinstance(event, LaunchEvent))
+        side = next(event.side for event in events if isinstance(event, LaunchEvent) and event.launch == last)
+        found = {each.case: each for each in compare(build.of(events), TODAY).rows}["a"]
+        failed = found.failures
+        assert failed is not None  # the other side's, which was not the last
+        assert (failed.base if side == "base" else failed.head) == counts
+
     def test_an_interrupted_launch(self) -> None:
         events = build.events([case()], made=7, end=False)
         last = [event.launch for event in events if isinstance(event, LaunchEvent) and event.side == "head"][-2:]

@@ -108,6 +108,12 @@ class TestBlame:
         one, other = Failures(0, launches, failed, 60), Failures(failed, 60, 0, launches)
         assert (one.blame, other.blame) == ("head", "base")
 
+    @given(st.integers(2, 60), st.sampled_from(["regressed", "improved", "unchanged", "inconclusive"]))
+    def test_a_head_that_fails_alone_is_failed_whatever_the_rest_says(self, failed: int, verdict: str) -> None:
+        assert weighed(verdict, Failures(0, 60, failed, 60)) == "failed"
+        assert weighed(verdict, Failures(failed, 60, 0, 60)) == (verdict if verdict == "regressed" else "fixed")
+        assert weighed(verdict, Failures(0, 60, 0, 60)) == weighed(verdict, None) == verdict
+
     @given(st.integers(0, 60), st.sampled_from(["improved", "unchanged", "inconclusive"]))
     def test_both_sides_alike_are_never_judged_by_the_rest(self, failed: int, verdict: str) -> None:
         found = weighed(verdict, Failures(failed, 60, failed, 60))

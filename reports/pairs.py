@@ -17,9 +17,8 @@ from .decision import Judgement
 from .failures import Failures, weighed
 from .load import Results
 from .location import Row
+from .losses import SKIPPED, WRONG
 from .rows import (
-    SKIPPED,
-    WRONG,
     Key,
     SideRow,
     Sides,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -14,8 +13,9 @@ from typing import Literal, NamedTuple
 from runner.records import CaseEvent, ImplementationRecord, Input, SideName, WorkRecord
 
 from .failures import Failures
-from .load import Launch, Placed, Results
+from .load import Placed, Results
 from .location import grouped_medians
+from .losses import SKIPPED, WRONG, Loss, losses_of
 from .roofline import HOST, Peaks, is_cold, needs, peaks_for, peaks_of, share
 from .tables import MAIN, Verdict, distinct
 from .times import Times
@@ -27,23 +27,6 @@ GRAVITY: Sequence[Status] = (
     "failed",
     "skipped",
 )  # what a side is called that gave no number, for several reasons
-SKIPPED = "skipped"  # kind of a loss that a launch made on purpose
-WRONG = "wrong"  # kind of a loss whose result was not right
-DEATHS = ("crashed", "timeout")  # kinds that a machine which stands still may be the cause of
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A round, counted from 0, in which a side gave no number, and why.
-
-    `blamed` is false where the row need not be the cause: its launch died of another case or for no known reason, or all
-    of the machine stood still.
-    """
-
-    round: int
-    kind: str
-    error: str
-    blamed: bool = True
 
 
 class Common(NamedTuple):
@@ -135,7 +118,7 @@ class Sides:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._losses = _losses(results)
+        self._losses = losses_of(results)
         self._peaks = [peaks_of(ceilings) for ceilings in results.ceilings]
 
     def keys(self, sides: Sequence[SideName]) -> list[Key]:
@@ -299,74 +282,6 @@ def _status_of(loss: Loss) -> Status:
 def _quoted(kind: str, error: str) -> str:
     shown = "" if kind in (WRONG, SKIPPED) else kind  # the verdict says that
     return ": ".join(part for part in (shown, error) if part) or "no reason given"
-
-
-def _losses(results: Results) -> Mapping[tuple[SideName, str, str], list[Loss]]:
-    """By side, case and implementation, the timed rounds that gave an error; '' stands for all implementations."""
-    found: dict[tuple[SideName, str, str], list[Loss]] = {}
-    died: dict[tuple[int, int], Loss] = {}
-    by_case: set[tuple[int, int]] = set()  # launches with a failure of one case
-    stood_still = {
-        (launched.shard, launched.event.launch)
-        for launched in results.launches
-        if launched.end is not None and launched.end.paused_s > 0
-    }
-    ended_the_run = _last_words(results)
-    for failed in results.failures:
-        launch, record = failed.launch, failed.record
-        if launch.round is None:
-            continue
-        this = (failed.shard, launch.launch)
-        blamed = record.case is not None and (this not in stood_still or record.kind not in DEATHS)
-        blamed = blamed and this not in ended_the_run
-        loss = Loss(launch.round, record.kind, record.error, blamed)
-        if record.case is None:
-            died[this] = loss
-        else:
-            by_case.add(this)
-            found.setdefault((launch.side, record.case, record.implementation or ""), []).append(loss)
-    for launch, skip in results.skips:
-        if launch.round is not None:
-            loss = Loss(launch.round, SKIPPED, skip.reason)
-            found.setdefault((launch.side, skip.case, skip.implementation or ""), []).append(loss)
-    names = results.names
-    for launched in results.launches:
-        if loss_or_none := _death(launched, died, by_case, complete=results.complete):
-            for index in launched.event.order:
-                if name := names.get((launched.shard, index)):
-                    found.setdefault((launched.event.side, name, ""), []).append(loss_or_none)
-    return found
-
-
-def _last_words(results: Results) -> AbstractSet[tuple[int, int]]:
-    """Of a run without an end the launches, the last on their GPU, that measured nothing: it may be gone."""
-    if results.complete:
-        return frozenset()
-    last = {
-        (launched.shard, launched.event.uuid): launched.event
-        for launched in results.launches
-        if launched.event.round is not None
-    }
-    failed = {id(each.launch) for each in results.failures if each.record.case is not None}
-    silent = {id(event): (shard, event.launch) for (shard, _), event in last.items() if id(event) in failed}
-    if silent:
-        for placed in chain.from_iterable(results.measurements.values()):
-            silent.pop(id(placed.launch), None)
-    return frozenset(silent.values())
-
-
-def _death(
-    launched: Launch, died: Mapping[tuple[int, int], Loss], by_case: AbstractSet[tuple[int, int]], *, complete: bool
-) -> Loss | None:
-    """What a timed launch that died cost the cases that it had not finished; None where nothing."""
-    event, end, this = launched.event, launched.end, (launched.shard, launched.event.launch)
-    if event.round is None or this in died:
-        return died.get(this)
-    if end is None or end.status not in ("crashed", "timeout"):
-        return None
-    if this in by_case and not complete:
-        return None  # one case broke it, and what would have gone on with the others may have been cut off
-    return Loss(event.round, end.status, "its launch died", blamed=False)
 
 
 def unreadable(results: Results, side: SideName, other: SideRow) -> str:

@@ -61,7 +61,6 @@ class LaunchSpec:
     only_texts: bool = False  # a preparation that ends where the cases have told what they generate
     uuid: str = ""
     driver: str = ""
-    still_there: Callable[[], None] = lambda: None  # raises where the device is gone, for which no case is to blame
 
     @property
     def text(self) -> str:
@@ -145,8 +144,6 @@ def run_targets(
         outcome = _attempt(session, recorder, spec, attempt, asked, accept, progress)
         given_up = trials.ended(outcome.status, outcome.finished, outcome.culprit, doubtful=outcome.doubtful)
         error = outcome.what_happened(spec.side)
-        if given_up:
-            spec.still_there()
         for case in given_up:
             recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())
             lost[case] = Loss(outcome.kind, error)

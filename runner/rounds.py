@@ -6,7 +6,6 @@ statistics; only the cases that he leaves open go on to the next look.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -235,7 +234,6 @@ class Rounds:
             in_turn=number == self._first,
             uuid=chain.uuid,
             driver=chain.driver,
-            still_there=functools.partial(refuse_lost, chain.gpu),
         )
         cases = self._table.by_side[crew.name]
         targets = [target_of(cases[i], mirrored=spec.mirrored, precision=self._precision(cases[i])) for i in ids]
@@ -260,7 +258,7 @@ class Rounds:
         self._lost.update(list(lost))
         measured = sum(1 for launch in seen.values() if launch >= 0)
         if not measured:
-            spec.still_there()
+            refuse_lost(chain.gpu)
         return measured
 
     def _precision(self, case: CaseEvent) -> float:

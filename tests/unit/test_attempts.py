@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ import pytest
 
 from runner import attempts
 from runner.attempts import LaunchSpec, Loss, Recorder, run_targets
-from runner.errors import UnfitMachine
 from runner.launch import Message
 from runner.launched import Launched
 from runner.records import Failure, LaunchEnd, LaunchEvent, Writer, read
@@ -183,16 +181,6 @@ def test_who_was_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").unlink()
     session, lost, *_ = ran(tmp_path, [begin("a"), sample("a"), end("crashed", killed=False)])
     assert (session.asked, list(lost)) == (["abc", "bc"], ["a"])
-
-
-def test_no_case_is_blamed_where_the_device_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone() -> None:
-        raise UnfitMachine("it does not answer any more")
-
-    monkeypatch.setattr(sys.modules[__name__], "SPEC", replace(SPEC, still_there=gone))
-    with pytest.raises(UnfitMachine):
-        ran(tmp_path, [begin("a"), end("crashed")])
-    assert b'"failure"' not in (tmp_path / "out.jsonl").read_bytes()
 
 
 def test_who_timed_out_while_all_stood_still_is_tried_again(tmp_path: Path) -> None:

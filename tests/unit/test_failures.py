@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +20,14 @@ from reports.reasons import because, family_of
 from reports.render_json import as_json
 from reports.states import Outcome
 from reports.tables import ComparedRow, Comparison
-from runner.records import Failure, JudgeSettings, LaunchEnd, LaunchEvent, SideInfo, SideName
+from runner.records import Failure, JudgeSettings, LaunchEnd, LaunchEvent, Measurement, SideInfo, SideName
 from tests import build
 from tests.build import Case
 
 TODAY = date(2026, 11, 29)
 DEFAULT = ("regressed", "failed")
-BAD: Mapping[str, Any] = {"status": "failed", "kind": "setup", "reason": "no triton", "implementations": []}
-WRONG: Mapping[str, Any] = BAD | {"status": "wrong", "kind": "wrong"}
+BAD: dict[str, Any] = {"status": "failed", "kind": "setup", "reason": "no triton", "implementations": []}
+WRONG: dict[str, Any] = BAD | {"status": "wrong", "kind": "wrong"}
 WORST_FIRST = ("failed", "regressed", "inconclusive", "unchanged", "fixed", "improved")
 
 
@@ -91,7 +91,7 @@ class TestBlame:
         head, base = (data.draw(st.integers(0, number)) for number in launches)
         table = [[head, launches[0] - head], [base, launches[1] - base]]
         assert fisher(head, launches[0], base, launches[1]) == pytest.approx(
-            fisher_exact(table, alternative="greater").pvalue, rel=1e-9
+            fisher_exact(np.array(table), alternative="greater").pvalue, rel=1e-9
         )
 
     @given(st.data(), st.sampled_from(["regressed", "improved", "unchanged", "inconclusive"]))
@@ -183,7 +183,7 @@ class TestVerdicts:
         assert (found.verdict, found.broken) == ("wrong", True)
 
     def test_what_differs_hides_no_failure_of_head(self) -> None:
-        differs = {"head_measurement": {"timing": "host"}}
+        differs: Any = {"head_measurement": {"timing": "host"}}
         assert row(case(2, **differs)).verdict == "failed"
         assert row(case(1, **differs)).verdict == "incomparable"
 
@@ -191,9 +191,9 @@ class TestVerdicts:
         events = build.events([case(3, implementations=("one", "two"))], made=24)
         events = [e.model_copy(update={"implementation": "two"}) if isinstance(e, Failure) else e for e in events]
         measured_one = build.events([Case("a", implementations=("one",))], made=24)
-        kept = [e for e in measured_one if getattr(e, "implementation", "") == "one"]
-        failed = {e.launch for e in events if isinstance(e, Failure)}
-        events[-1:-1] = [e for e in kept if e.launch in failed]  # type: ignore[attr-defined]
+        failed = {event.launch for event in events if isinstance(event, Failure)}
+        kept = [event for event in measured_one if isinstance(event, Measurement) and event.launch in failed]
+        events[-1:-1] = kept
         found = {each.implementation: each.verdict for each in compare(build.of(events), TODAY).rows}
         assert found == {"one": "unchanged", "two": "failed"}
 

@@ -59,7 +59,7 @@ def measured(
 ) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
     """The rows of one measured checkout, by case, and how the command ended."""
     done = repository.evenbench("run", *words, "--output", "out.jsonl", "--json", "out.json", **variables)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 1), done.stderr  # 1: a case of it failed
     rows = json.loads((repository.path / "out.json").read_text())["rows"]
     return {row["case"]: row for row in rows}, done
 
@@ -293,7 +293,7 @@ def test_a_case_cannot_speak_for_another(repository: Repository, nest: Path, rec
     assert not any(line.get("device_busy_ns") == SAMPLES["device_busy_ns"] for line in lines)
     assert not any("no/such" in line.values() for line in lines)
     assert [line["event"] for line in lines].count("end") == 1
-    assert repository.evenbench("report", "out.jsonl").returncode in (0, 4)
+    assert repository.evenbench("report", "out.jsonl").returncode in (0, 1, 4)
 
 
 @pytest.mark.parametrize("victim", ["os.getpid()", "os.getppid()"])
@@ -390,7 +390,7 @@ def test_a_file_that_may_not_grow(repository: Repository) -> None:
         timeout=PATIENCE_S,
     )
     assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 2, 4), done.stderr
+    assert done.returncode in (0, 1, 2, 4), done.stderr
 
 
 def test_a_launch_that_fills_the_disk(repository: Repository, nest: Path, small_disk: Callable[[int], Path]) -> None:

@@ -173,7 +173,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         cwd=repository.path, env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(root / "tmp")},
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
     rows = {row["case"]: row for row in json.loads((repository.path / "out.json").read_text())["rows"]}
     events = [json.loads(line) for line in (repository.path / "out.jsonl").read_text().splitlines()]
     return Ran(rows, events)

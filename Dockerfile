@@ -75,7 +75,8 @@ RUN python -B /opt/evenbench/check.py "$STACK" "$PYTHON" "$TORCH" "$CUDA" "$CUPT
 # ---- wheel: our own code, built with the locked tools
 FROM stack AS wheel
 WORKDIR /src
-COPY LICENSE README.md pyproject.toml evenbench.py ./
+COPY LICENSE README.md pyproject.toml ./
+COPY evenbench/ evenbench/
 COPY reports/ reports/
 COPY runner/ runner/
 RUN pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheel .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from runner.words import count as count  # noqa: PLC0414 - it is one of these
+from evenbench.runner.words import count as count  # noqa: PLC0414 - it is one of these
 
 SPACE = " "  # between number and unit; a plain one, since narrow ones break columns in some fonts
 MINUS = "−"
@@ -18,6 +18,7 @@ RATE_PREFIXES = (
 )  # lowest rate in tera, scale, prefix: from a tenth of the unit on: a GPU's rates stay in one
 DIGITS = 3  # significant; one more where two times would read the same
 ABSURD_PERCENT = 1e6  # no change of a kernel: written short, since a broken clock can make hundreds of digits
+INTEGERS = ("int8", "int32")  # dtypes whose operations are no floating-point ones
 FINE_HALF_WIDTH = 0.0005  # an interval narrower than ± 0.05 % needs a second decimal to be seen
 
 
@@ -115,3 +116,12 @@ def _significant(value: float, digits: int) -> str:
     rounded = round(value, decimals)
     decimals = digits - 1 - math.floor(math.log10(abs(rounded))) if rounded else decimals
     return f"{rounded:.{max(0, decimals)}f}"
+
+
+def unit_of(key: str) -> str:
+    """What a rate counts, a second."""
+    if key.startswith("memory/"):
+        return "B/s"
+    if key == "launch":
+        return "/s"
+    return "OP/s" if any(part in INTEGERS for part in key.split("/")) else "FLOP/s"

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.history_rows import COLUMNS, QUARTILES, SCHEMA
-from reports.history_store import connection
+from evenbench.reports.history.rows import COLUMNS, QUARTILES, SCHEMA
+from evenbench.reports.history.store import connection
 
 BEGAN = datetime(2027, 1, 1, 2, 17)  # noqa: DTZ001 - UTC, as the column has it
 LAUNCHES = 8

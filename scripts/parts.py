@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.sides.processes import readable, run_bounded
+from evenbench.runner.process.bounded import readable, run_bounded
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT_KEPT = 1 << 20

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from runner.timing.cache import make_sweep
-from runner.timing.events import CudaEventTimer
-from runner.timing.protocol import Counts, Measured, measure
+from evenbench.runner.timing.cache import make_sweep
+from evenbench.runner.timing.events import CudaEventTimer
+from evenbench.runner.timing.protocol import Counts, Measured, measure
 
 NS, MS, S = 1e-3, 1e3, 1e6  # microseconds
 EVENT_COUNTS = Counts(warmup=10, samples=200)

@@ -21,14 +21,14 @@ from typing import Literal
 import cmarkgfm
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-from reports.compare import compare
-from reports.confirm import confirmed
-from reports.load import load_runs
-from reports.measured import measured
-from reports.page import address, page
-from reports.plots import library
-from reports.render import Links, comment
-from runner.errors import EvenbenchError
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.compare.confirm import confirmed
+from evenbench.reports.compare.report import measured
+from evenbench.reports.load.results import load_runs
+from evenbench.reports.render.charts.vega import library
+from evenbench.reports.render.comment.comment import Links, comment
+from evenbench.reports.render.page.page import address, page
+from evenbench.runner.errors import EvenbenchError
 from tests.fakes.node import modules
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as scripts/lib.sh looks for them

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
-from reports.location import grouped_median
-from runner.timing.cache import make_sweep
-from runner.timing.cupti import CuptiTimer
-from runner.timing.protocol import Counts
+from evenbench.reports.statistics.location import grouped_median
+from evenbench.runner.timing.cache import make_sweep
+from evenbench.runner.timing.cupti.timer import CuptiTimer
+from evenbench.runner.timing.protocol import Counts
 from scripts.parts import Found, Part, run_part, serve
 from scripts.peers import PEERS, Call, ask, sampled
 from scripts.prove_figures import Row, table

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from reports import units
-from reports.render_ceilings import unit_of
-from reports.vendor import stated
-from runner.ceilings.process import PROGRAM
+from evenbench.reports import units
+from evenbench.reports.render.terminal.vendor import stated
+from evenbench.reports.units import unit_of
+from evenbench.runner.launchers.probes import PROGRAM
 from scripts.parts import ROOT, fresh
 from scripts.prove_figures import table
 
@@ -93,8 +93,8 @@ def probed(device: str, out: Path, *options: str) -> tuple[Answer, float]:
 
 def device_name(device: str) -> str:
     """As `evenbench ceilings` would name it."""
-    from runner.ceilings.obtain import key_of
-    from runner.machine import choose_gpu, gpus
+    from evenbench.runner.ceilings.obtain import key_of
+    from evenbench.runner.machine.gpus import choose_gpu, gpus
 
     gpu = choose_gpu(None, gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")) if device == "cuda" else None
     return key_of(gpu, "").name
@@ -167,7 +167,7 @@ def best_s(run: Callable[[], object]) -> float:
 
 def commanded(environment: Mapping[str, str], device: str, out: Path) -> tuple[Answer, float]:
     """`evenbench ceilings`: its answer, and the seconds of the whole process. Ends this one where it fails."""
-    command = [sys.executable, "-m", "runner", "ceilings", "--device", device, "--ignore-unfit", "--json"]
+    command = [sys.executable, "-m", "evenbench", "ceilings", "--device", device, "--ignore-unfit", "--json"]
     began = time.perf_counter()
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_S)
     wall = time.perf_counter() - began

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import units
-from reports.explain import explain
-from reports.load import load_file
-from reports.roofline import TOO_FAST
+from evenbench.reports import units
+from evenbench.reports.load.results import load_file
+from evenbench.reports.render.explain.run import explain
+from evenbench.reports.rows.roofline import TOO_FAST
 from scripts.parts import ROOT, fresh
 from scripts.prove_figures import table
 
@@ -110,7 +110,7 @@ def evenbench(arguments: Sequence[str], log: Path, where: Path = ROOT) -> None:
     print(shlex.join(["evenbench", *arguments]), flush=True)
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
-            [sys.executable, "-m", "runner.cli", *arguments], check=False, cwd=where, stdout=out, stderr=out
+            [sys.executable, "-m", "evenbench", *arguments], check=False, cwd=where, stdout=out, stderr=out
         )
     if done.returncode:
         raise SystemExit(f"error: it ended with code {done.returncode}:\n{log.read_text(encoding='utf-8')[-2_000:]}")

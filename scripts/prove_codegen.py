@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from cases.codegen.passes import SCHEDULES
-from reports.location import grouped_median
-from runner.config import expectations
+from evenbench.reports.statistics.location import grouped_median
+from evenbench.runner.config import expectations
 from scripts.machine_code import MachineCode, compile_text
 from scripts.parts import ROOT
 from scripts.prove_figures import Events, Row, table

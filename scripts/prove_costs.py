@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.errors import MeasurementError
-from runner.timing.cache import NoSweep, make_sweep
-from runner.timing.cupti import CuptiTimer
-from runner.timing.events import CudaEventTimer
-from runner.timing.protocol import BUFFER_BYTES, Counts
+from evenbench.runner.errors import MeasurementError
+from evenbench.runner.timing.cache import NoSweep, make_sweep
+from evenbench.runner.timing.cupti.timer import CuptiTimer
+from evenbench.runner.timing.events import CudaEventTimer
+from evenbench.runner.timing.protocol import BUFFER_BYTES, Counts
 from scripts.parts import Found, serve
 from scripts.peers import Call, ask, do_bench, missing, sampled
 from scripts.prove_timers import built

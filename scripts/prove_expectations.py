@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.config.expectations import FILE, Expectation, parse
-from runner.errors import EXIT_FAIL_ON, EXIT_OK
+from evenbench.runner.config.expectations import FILE, Expectation, parse
+from evenbench.runner.errors import EXIT_FAIL_ON, EXIT_OK
 from scripts.parts import ROOT, fresh
 from scripts.prove_figures import Row, table
 
@@ -67,7 +67,7 @@ def command(arguments: Sequence[str], tree: Path, out: Path, wanted: int) -> tup
     """Run `evenbench …` in a tree. Whether it ended as wanted, and what became of the expectations."""
     log = out.with_suffix(".txt")
     results = [] if arguments[0] == "expect" else ["--json", str(out.with_suffix(".json"))]
-    whole = [sys.executable, "-m", "runner.cli", *arguments, *results, "--output", str(out.with_suffix(".jsonl"))]
+    whole = [sys.executable, "-m", "evenbench", *arguments, *results, "--output", str(out.with_suffix(".jsonl"))]
     with log.open("w", encoding="utf-8") as file:
         done = subprocess.run(whole, cwd=tree, stdout=file, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)
     if done.returncode not in (EXIT_OK, EXIT_FAIL_ON):

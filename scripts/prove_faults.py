@@ -6,7 +6,7 @@ import argparse
 import statistics
 import time
 
-from runner.worker.restore import Guard
+from evenbench.runner.worker.launch.restore import Guard
 from scripts.fault_cases import CHAOS, HEALTHY, drawn
 from scripts.faults import Chaos, Outcome
 from scripts.parts import fresh

@@ -232,7 +232,7 @@ def compare(base: str, head: str, folder: Path, rounds: int, patterns: Sequence[
     """Run the real command line. Ends the process where it ends without a comparison."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "runner.cli", "compare", base, head, *patterns, "--suite", "ops"]
+    command = [sys.executable, "-m", "evenbench", "compare", base, head, *patterns, "--suite", "ops"]
     command += ["--rounds", str(rounds), "--output", str(folder / "results.jsonl")]
     command += ["--json", str(folder / "comparison.json"), "--comment", str(folder / "comment.md")]
     print(shlex.join(command), flush=True)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from reports.compare import compare
-from reports.load import PUBLISH_MAX_BYTES, load_files
-from reports.render import comment
-from runner.records import Event, LaunchEvent, Measurement, dump
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.load.results import PUBLISH_MAX_BYTES, load_files
+from evenbench.reports.render.comment.comment import comment
+from evenbench.runner.records import Event, LaunchEvent, Measurement, dump
 from scripts.parts import Found, run_part, serve
 from scripts.prove_figures import seconds, table
 from scripts.prove_instrument import Verbs

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reports.change_points import RUNS_MIN, steps
-from reports.history import all_series, overview, series_of
-from reports.history_changes import Found, detect
-from reports.history_store import opened
-from reports.site import Site, pages
+from evenbench.reports.history.change_points import RUNS_MIN, steps
+from evenbench.reports.history.changes import Found, detect
+from evenbench.reports.history.series import all_series, overview, series_of
+from evenbench.reports.history.site import Site, pages
+from evenbench.reports.history.store import opened
 from scripts.made_history import Made, Planted, made, name_of, write
 from scripts.prove_figures import table
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.location import grouped_median
+from evenbench.reports.statistics.location import grouped_median
 from scripts.parts import ROOT, fresh, run_logged
 from scripts.prove_figures import NS, Events, change, read_events, seconds, table, timed_launches
 
@@ -56,7 +56,7 @@ except OSError:
 
 USER = 10_001
 UNPRIVILEGED_CASES = REPEAT_CASES[1:3]
-UNPRIVILEGED_PARTS = ("cases", "evenbench.py", "pyproject.toml", "reports", "runner", "tests")
+UNPRIVILEGED_PARTS = ("cases", "evenbench", "pyproject.toml", "reports", "runner", "tests")
 UNPRIVILEGED_TESTS = "tests/gpu/test_cupti.py"
 UNPRIVILEGED_LIMIT_S = 120
 WITHOUT_CAPABILITIES = 0
@@ -91,7 +91,7 @@ def repeatability(events: Events) -> list[Repeated]:
 def run_cli(arguments: Sequence[str], folder: Path, limit_s: float) -> Events:
     """`evenbench …` in this repository. Ends the process where it ends without results."""
     results = fresh(folder) / "results.jsonl"
-    command = [sys.executable, "-m", "runner.cli", *arguments, "--output", str(results)]
+    command = [sys.executable, "-m", "evenbench", *arguments, "--output", str(results)]
     if reason := run_logged(command, folder / "run.txt", limit_s):
         raise SystemExit(f"error: evenbench {' '.join(arguments)}: {reason}")
     return read_events(results)
@@ -160,14 +160,14 @@ def unprivileged(out: Path) -> bool:
         environment = {**os.environ, "PYTHONPATH": without_root(root), "HOME": str(home), "TMPDIR": str(home)}
         status = ["grep", "-E", f"^({'|'.join(STATUS)}):", "/proc/self/status"]
         results = home / "results.jsonl"
-        run = ["runner.cli", "run", *UNPRIVILEGED_CASES, "--suite", "ops", "--in", ".", "--output", str(results)]
-        compare = ["runner.cli", "compare", str(root), str(root), *UNPRIVILEGED_CASES, "--suite", "ops"]
+        run = ["evenbench", "run", *UNPRIVILEGED_CASES, "--suite", "ops", "--in", ".", "--output", str(results)]
+        compare = ["evenbench", "compare", str(root), str(root), *UNPRIVILEGED_CASES, "--suite", "ops"]
         compare += ["--rounds", str(PLAIN_ROUNDS), "--output", str(home / "comparison.jsonl")]
         tests = ["pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", UNPRIVILEGED_TESTS]
         steps = {
             "who": [*drop, *status],
-            "evenbench doctor": [*drop, sys.executable, "-m", "runner.cli", "doctor"],
-            "evenbench doctor --host": [*drop, sys.executable, "-m", "runner.cli", "doctor", "--host"],
+            "evenbench doctor": [*drop, sys.executable, "-m", "evenbench", "doctor"],
+            "evenbench doctor --host": [*drop, sys.executable, "-m", "evenbench", "doctor", "--host"],
             "evenbench run": [*drop, sys.executable, "-m", *run],
             "evenbench compare": [*drop, sys.executable, "-m", *compare],
             "GPU tests": [*drop, sys.executable, "-m", *tests],

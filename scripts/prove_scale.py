@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reports.markdown import COMMENT_BUDGET
-from runner.cli import arguments
-from runner.cli import measure as verbs
-from runner.cli.main import main
-from runner.cli.requests import request_of
-from runner.records import dump
-from runner.sides import SideSpec
+from evenbench.cli import grammar
+from evenbench.cli.main import main
+from evenbench.cli.steps.measure import measure
+from evenbench.cli.steps.requests import request_of
+from evenbench.reports.render.comment.markdown import COMMENT_BUDGET
+from evenbench.runner.records import dump
+from evenbench.runner.sides import SideSpec
 from scripts.parts import Found, Part, fresh, run_part, serve
 from scripts.prove_figures import seconds, table
 from scripts.prove_files import large_run
@@ -148,12 +148,12 @@ def part_measure() -> Found:
     folder = _folder()
     side = str(folder / "side")
     words = ["compare", side, side, "--seed", "5", "--output", str(folder / "results.jsonl"), "--ignore-unfit"]
-    asked = arguments.parse(words)
+    asked = grammar.parse(words)
     os.chdir(folder)
     specs = [SideSpec("base", side), SideSpec("head", side)]
     request = request_of("compare", asked, specs, (), {})
     before = _used()
-    verbs.measure(request)
+    measure(request)
     return _since(before)
 
 

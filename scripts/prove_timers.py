@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from runner.discover import load, points_of
-from runner.timing.cache import make_sweep
-from runner.timing.cupti import CuptiTimer
-from runner.timing.protocol import Counts, measure
-from runner.worker.bench import MAIN, Runnable, open_case
+from evenbench.runner.case.discover import load, points_of
+from evenbench.runner.timing.cache import make_sweep
+from evenbench.runner.timing.cupti.timer import CuptiTimer
+from evenbench.runner.timing.protocol import Counts, measure
+from evenbench.runner.worker.launch.bench import MAIN, Runnable, open_case
 
 KERNELS = (
     "ops/add[dtype=float32,n=1048576]",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.machine import gpus
+from evenbench.runner.machine.gpus import gpus
 from scripts.parts import ROOT, fresh
 from scripts.prove_figures import NS, Events, seconds, table, timed_launches
 from scripts.prove_instrument import Verbs
@@ -116,7 +116,7 @@ def _neighbour(folder: Path, uuid: str) -> Iterator[None]:
     """A comparison on another GPU, under way for as long as the context lasts."""
     results = fresh(folder) / "results.jsonl"
     words = ["compare", ".", ".", "--cases", HUNDRED, "--suite", "hundred", "--rounds", "200", "--gpu", uuid]
-    command = [sys.executable, "-m", "runner.cli", *words, "--output", str(results)]
+    command = [sys.executable, "-m", "evenbench", *words, "--output", str(results)]
     with (folder / "run.txt").open("wb") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as process:
         try:
             deadline = time.monotonic() + STARTED_S

@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.location import grouped_medians
-from reports.notes import modes
-from reports.statistics import Judgement, Row, Settings, judge, open_rows
-from runner.plan import Plan
+from evenbench.reports.rows.notes import modes
+from evenbench.reports.statistics.location import grouped_medians
+from evenbench.reports.statistics.paired import Judgement, Row, Settings, judge, open_rows
+from evenbench.runner.plan.plan import Plan
 from scripts.recorded import Floats, Integers, Pool, slowed
 
 MIN_EFFECT = 0.005  # the default of suites.yaml

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from reports.statistics import Row, Settings, judge, shuffled_labels
+from evenbench.reports.statistics.paired import Row, Settings, judge, shuffled_labels
 from scripts.parts import Found, run_part, serve
 from scripts.prove_figures import table
 

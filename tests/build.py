@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from reports.gather import gather
-from reports.load import Results, merge
-from reports.proofs import Planted, Proof
-from runner.records import (
+from evenbench.reports.load.lines import gather
+from evenbench.reports.load.proofs import Planted, Proof
+from evenbench.reports.load.results import Results, merge
+from evenbench.runner.records import (
     CaseEvent,
     CeilingsEvent,
     End,

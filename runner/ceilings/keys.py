@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..machine import QUERY_S, Gpu
-from .probes import PEAKS_VERSION
+from ..machine.gpus import QUERY_S, Gpu
+from .probe.probes import PEAKS_VERSION
 from .store import Key
 
 CUDA_PACKAGES = ("torch", "cuda-core", "nvidia-cuda-nvrtc", "cupti-python")

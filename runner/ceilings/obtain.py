@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from ..errors import UnfitMachine
-from ..machine import Gpu
+from ..launchers.probes import probe_here
+from ..machine.gpus import Gpu
+from ..process.bounded import Finished, readable
 from ..records import CeilingsEvent
-from ..sides.processes import Finished, readable
 from .keys import gpu_key, host_key
-from .process import probe_here
 from .store import Key, Store
 
 if TYPE_CHECKING:
-    from ..launch import Launcher
+    from ..launchers.launcher import Launcher
 
 MEASURE_S = 600.0  # ten times what it takes: only one that hangs meets it
 REASON_MAX = 500  # characters of what a process said last

@@ -1,6 +1,6 @@
 """The keys that suites.yaml and the command line may set, their bounds, and how a refused one is reported.
 
-Keys and numbers only; `runner.config` reads the file, `runner.settings` puts the layers together.
+Keys and numbers only; `suites` reads the file, `settings` puts the layers together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from ..case import CACHES, TIMERS
+from ..case.declare import CACHES, TIMERS
 from ..errors import ConfigError
 
 # Bounds. Wide enough for any honest use; they stop a slip of the keyboard and a file made to hurt.
@@ -161,7 +161,7 @@ class SuiteKeys(DefaultsKeys, CompareKeys):
 
 
 class RunKeys(CompareKeys):
-    """A stored `runner.settings.RunSettings`. `run` judges nothing, so it may have fewer rounds than a comparison."""
+    """A stored `RunSettings`. `run` judges nothing, so it may have fewer rounds than a comparison."""
 
     suite: Name = ""
     include: Include = ()

@@ -1,6 +1,6 @@
 """The settings of one run: which cases, how often, how measured, how judged.
 
-Made by `runner.config.resolve`, stored in the header of a results file. What the patterns of `include`, `overrides` and
+Made by `evenbench.runner.config.resolve`, stored in the header of a results file. What the patterns of `include`, `overrides` and
 `mute` mean is told by `select`.
 """
 
@@ -66,7 +66,7 @@ class Measure:
     """How one case is measured, fully resolved. Times in the unit of their name.
 
     Args:
-        timer: one of `runner.case.TIMERS`.
+        timer: one of `evenbench.runner.case.declare.TIMERS`.
         warmup_ms, measure_ms: budgets that become counts.
         timeout_s: a case that takes longer in one launch is given up.
         cache: ``cold`` or ``warm``.

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import site
+import sys
 import sysconfig
 import venv
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import NothingMeasured, UsageError
-from .processes import Finished, readable, run_bounded
+from ..process.bounded import Finished, readable, run_bounded
 
 PYTHON_MIN = (3, 11)  # the first with -P, which launches start with
 PROBE_TIMEOUT_S = 120.0  # for an interpreter to say its version, from a cold disk
@@ -93,7 +94,7 @@ def shared_paths(environ: Mapping[str, str], repo: Path, root: Path) -> list[Pat
     PYTHONPATH entries inside the user's repository become the same folders of the side: as they stand, they would put
     the working tree behind every side.
     """
-    own = Path(__file__).resolve().parent.parent.parent
+    own = Path(str(sys.modules[__name__.partition(".")[0]].__file__)).resolve().parents[1]
     sites = [Path(path) for path in site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         sites.append(Path(site.getusersitepackages()))
@@ -136,7 +137,9 @@ def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dic
         kept[name] = str(cache / folder)
         (cache / folder).mkdir(parents=True, exist_ok=True)
     kept["PATH"] = os.pathsep.join((str(binaries), environ.get("PATH", os.defpath)))
-    kept["PYTHONDONTWRITEBYTECODE"] = "1"  # until a launch has set where to: see runner.worker.jobs.enter_root
+    kept["PYTHONDONTWRITEBYTECODE"] = (
+        "1"  # until a launch has set where to: see evenbench.runner.worker.launch.jobs.enter_root
+    )
     kept["PYTHONHASHSEED"] = "0"  # sets and dicts of strings are walked in the same order on every side
     return kept
 

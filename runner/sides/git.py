@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ..errors import UsageError
-from .processes import Finished, readable, run_bounded
+from ..process.bounded import Finished, readable, run_bounded
 
 GIT_TIMEOUT_S = 1800.0  # for submodules and large files over a slow line
 GIT_OUTPUT_MAX = 256 << 20  # bytes: a list of some million files

@@ -16,18 +16,11 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from ..errors import ConfigError, NothingMeasured
+from ..process.bounded import Finished, readable, run_bounded
 from ..records import SideName
-from .checkouts import (
-    Checkout,
-    SideSpec,
-    check_out,
-    owned_prefix,
-    prune_stale,
-    release_below,
-)
+from .checkouts import Checkout, SideSpec, check_out, owned_prefix, prune_stale, release_below
 from .environments import given_python, make_environment, run_setup, shared_paths, side_variables
 from .git import repository_root
-from .processes import Finished, readable, run_bounded
 from .trees import copy_tree, make_readable, remove_tree
 
 FIND_TIMEOUT_S = 300.0  # finding a submodule imports its package, torch too, from a cold disk

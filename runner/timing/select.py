@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import TimerUnavailable
-from . import cupti
+from .cupti import timer as cupti
 from .events import CudaEventTimer, DeviceEventTimer
 from .host import HostTimer
 from .protocol import Timer

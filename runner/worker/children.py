@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import jobs
-from .channel import Channel
+from ..process.channel import Channel
+from .launch import jobs
 
 KILL_WAIT_S = 5.0  # a killed group is reaped well within this; a process in an uninterruptible call is left behind
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h

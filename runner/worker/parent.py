@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import children, jobs, leftovers, stacks
-from .channel import (
+from ..process import leftovers, stacks
+from ..process.channel import (
     BETWEEN_DEADLINE_S,
     COMMAND_MAX,
     START_DEADLINE_S,
@@ -28,7 +28,9 @@ from .channel import (
     parsed_command,
     parsed_message,
 )
-from .patience import Patience
+from ..process.patience import Patience
+from . import children
+from .launch import jobs
 
 READ_BYTES = 1 << 16
 OURS = ("exit", "warm")  # messages that the warm parent alone sends

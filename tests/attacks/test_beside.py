@@ -7,18 +7,18 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reports.load import Results
-from reports.markdown import JOINER
-from reports.measured import measured
-from reports.page import page
-from reports.render import run_comment
-from reports.render_terminal import run_table
-from runner.records import Artifact, ExpectationEvent, SideInfo
+from evenbench.reports.compare.report import measured
+from evenbench.reports.load.results import Results
+from evenbench.reports.render.comment.comment import run_comment
+from evenbench.reports.render.page.page import page
+from evenbench.reports.render.terminal.terminal import run_table
+from evenbench.reports.text import JOINER
+from evenbench.runner.records import Artifact, ExpectationEvent, SideInfo
 from tests import build
 from tests.attacks.test_html import Built
 from tests.attacks.test_text import OURS
 from tests.build import Case
-from tests.unit.test_markdown import HOSTILE, assert_dead, rendered, texts
+from tests.reports.render.comment.test_markdown import HOSTILE, assert_dead, rendered, texts
 
 ALL = [
     *HOSTILE,

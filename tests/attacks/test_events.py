@@ -206,7 +206,7 @@ def test_inputs_of_a_form_are_only_values(desk: Desk, inputs: dict[str, str]) ->
 def test_a_payload_without_end(desk: Desk) -> None:
     path = desk.folder / "deep.json"
     path.write_text("[" * 200_000, encoding="utf-8")
-    from runner.cli.main import main
+    from evenbench.cli.main import main
 
     desk.patch.setenv("GITHUB_TOKEN", "x")
     assert main(["resolve", f"--event={path}"]) == 2

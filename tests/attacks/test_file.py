@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from reports.compare import compare
-from reports.load import FILES_AT_MOST, PUBLISH_MAX_BYTES, Results, load_files
-from reports.render import comment
-from reports.render_json import as_json
-from runner.errors import UntrustedInput
-from runner.records import Event, KernelRecord, Measurement, dump
-from runner.records.reader import LINE_MAX, MEAN_LINE_MIN
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.load.results import FILES_AT_MOST, PUBLISH_MAX_BYTES, Results, load_files
+from evenbench.reports.render.comment.comment import comment
+from evenbench.reports.render.data.json import as_json
+from evenbench.runner.errors import UntrustedInput
+from evenbench.runner.records import Event, KernelRecord, Measurement, dump
+from evenbench.runner.records.reader import LINE_MAX, MEAN_LINE_MIN
 from tests import build
 from tests.build import Case
 from tests.fakes.desk import SAME, Desk
@@ -327,7 +327,7 @@ class TestItsSize:
         assert (
             PUBLISH_MAX_BYTES // MEAN_LINE_MIN == 1 << 20
         )  # of lines this short they take half a gigabyte; fewer do here
-        monkeypatch.setattr("runner.records.reader.MEAN_LINE_MIN", PUBLISH_MAX_BYTES // 999)
+        monkeypatch.setattr("evenbench.runner.records.reader.MEAN_LINE_MIN", PUBLISH_MAX_BYTES // 999)
         line = b'{"event":"skip","launch":0,"side":"base","case":"a","reason":""}\n'
         before = LINES[: KINDS.index("measurement")]
         assert read(file_of(tmp_path, [*before, line * (1_000 - len(before))])).skips

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reports.load import load_file
+from evenbench.reports.load.results import load_file
 from tests.fakes import mutations
 from tests.fakes.fuzz import fuzz
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import requests
 
-from reports.compare import compare
-from reports.events import Run
-from reports.github import GitHub
-from reports.load import load_file
-from reports.markdown import COMMENT_BUDGET
-from reports.publish import Target, publish
-from reports.render import Links
-from reports.states import Outcome, Stamp, parse
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.load.results import load_file
+from evenbench.reports.publish.client import GitHub
+from evenbench.reports.publish.events import Run
+from evenbench.reports.publish.outcome import Outcome, Stamp, parse
+from evenbench.reports.publish.publish import Target, publish
+from evenbench.reports.render.comment.comment import Links
+from evenbench.reports.render.comment.markdown import COMMENT_BUDGET
 from tests.build import Case
 from tests.fakes.desk import FAILED, SAME, SLOWER, Desk, Said
 from tests.fakes.github import BOT, SECONDARY, TOO_LONG, run_event

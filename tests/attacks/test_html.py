@@ -12,16 +12,16 @@ from html.parser import HTMLParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reports.compare import compare
-from reports.exchange import FORMULA, as_csv, custom_smaller_is_better, rows
-from reports.markdown import sanitise
-from reports.measured import measured
-from reports.page import IN_SCRIPT, page
-from runner.records import SideInfo
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.compare.report import measured
+from evenbench.reports.render.data.rows import FORMULA, as_csv, custom_smaller_is_better, rows
+from evenbench.reports.render.page.page import IN_SCRIPT, page
+from evenbench.reports.text import sanitise
+from evenbench.runner.records import SideInfo
 from tests import build
 from tests.attacks.test_text import EVERY, PLACES, TODAY, WHOLE, Words, events
 from tests.build import Case
-from tests.unit.test_markdown import texts
+from tests.reports.render.comment.test_markdown import texts
 
 LIBRARY = "window.vegaEmbed = () => null;"
 HEAD_ONLY = [SideInfo(name="head", label="x", sha="b" * 40)]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import arguments
-from runner.cli.completion import script
-from runner.cli.main import main
+from evenbench.cli import grammar
+from evenbench.cli.completion import script
+from evenbench.cli.main import main
 from tests.fakes.desk import SAME, Desk
 from tests.fakes.github import run_event
 from tests.fakes.repositories import QUICK, SUITES, Repository, errors
@@ -151,7 +151,7 @@ class TestCompletion:
         for name in (*NAMES, "größe/a_b-1.0+x", "fix#12"):
             repository.git("branch", name)
         file = repository.path.parent / "script"
-        file.write_text(script(arguments.parser(), shell))
+        file.write_text(script(grammar.parser(), shell))
         done = subprocess.run(
             [*command, "-c", asked.format(file)], cwd=repository.path, capture_output=True, text=True, check=False,
             env={"PATH": os.environ["PATH"], "HOME": str(file.parent), "LC_ALL": "C.UTF-8"},

@@ -13,15 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reports import describe, markdown
-from reports.compare import compare
-from reports.describe import Cells
-from reports.diff import diff
-from reports.events import State
-from reports.measured import measured
-from reports.render import Links, comment, run_comment, summary
-from reports.render_tables import BELOW, CHANGE, EMOJI, NOTE_MAX, PLANTED
-from reports.states import (
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.compare.diff import diff
+from evenbench.reports.compare.report import measured
+from evenbench.reports.compare.stored import stored
+from evenbench.reports.publish.events import State
+from evenbench.reports.publish.outcome import (
     CheckText,
     Outcome,
     Stamp,
@@ -34,13 +31,17 @@ from reports.states import (
     turned_regressed,
     with_accepted,
 )
-from reports.stored import stored
-from reports.tables import Comparison
-from runner.records import End, Event, Input, JudgeSettings, KernelRecord, MuteRecord, SideInfo, WorkRecord
+from evenbench.reports.render import wording as describe
+from evenbench.reports.render.comment.comment import Links, comment, run_comment, summary
+from evenbench.reports.render.comment.tables import BELOW, CHANGE, EMOJI, NOTE_MAX, PLANTED
+from evenbench.reports.render.wording import Cells
+from evenbench.reports.rows.outcome import Comparison
+from evenbench.reports.text import JOINER, TEXT_MAX, sanitise
+from evenbench.runner.records import End, Event, Input, JudgeSettings, KernelRecord, MuteRecord, SideInfo, WorkRecord
 from tests import build
 from tests.build import Case
 from tests.fakes.desk import Desk
-from tests.unit.test_markdown import HOSTILE, Page, assert_dead, rendered, texts
+from tests.reports.render.comment.test_markdown import HOSTILE, Page, assert_dead, rendered, texts
 
 TODAY = date(2026, 11, 29)
 HEAD = "d" * 40
@@ -93,7 +94,7 @@ class Reading(Page):
 
 def read(text: str) -> Reading:
     """Parsed; nothing of it is unseen, or turns the direction of what is seen."""
-    assert not {char for char in text if unicodedata.category(char)[0] == "C"} - {"\n", markdown.JOINER}
+    assert not {char for char in text if unicodedata.category(char)[0] == "C"} - {"\n", JOINER}
     page = Reading(rendered(text).source)
     assert page.open == []
     return page
@@ -101,12 +102,12 @@ def read(text: str) -> Reading:
 
 def words(text: str) -> str:
     """As a reader sees it."""
-    return " ".join(text.replace(markdown.JOINER, "").split())
+    return " ".join(text.replace(JOINER, "").split())
 
 
-def seen(text: str, limit: int | None = markdown.TEXT_MAX) -> str:
+def seen(text: str, limit: int | None = TEXT_MAX) -> str:
     """Foreign text as a reader shall see it."""
-    return words(markdown.sanitise(text, limit))
+    return words(sanitise(text, limit))
 
 
 def joined(notes: Sequence[str]) -> str:
@@ -185,7 +186,7 @@ def in_cell(notes: Sequence[str]) -> str:
 
 
 def is_long(note: str) -> bool:
-    return len(markdown.sanitise(note)) > NOTE_MAX
+    return len(sanitise(note)) > NOTE_MAX
 
 
 def expected_rows(found: Comparison, *, shares: bool = False) -> list[list[list[str]]]:
@@ -349,7 +350,7 @@ def _assert_check(said: CheckText, tags: set[str]) -> None:
     page = read(said.summary)
     assert set(page.addresses) <= {LINKS.run}
     assert_dead(page, tags)
-    assert said.title == markdown.sanitise(said.title)  # which GitHub shows as it is, on one line
+    assert said.title == sanitise(said.title)  # which GitHub shows as it is, on one line
 
 
 @settings(max_examples=25)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.init import Source, files_of
+from evenbench.starter.files import Source, files_of
 from tests.fakes.act import OWN, ROOT
 from tests.fakes.stage import ADOPTER, Stage, staging
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.main import main
+from evenbench.cli.main import main
 from tests import build
 from tests.build import Case
 from tests.fakes.desk import SAME, Desk
@@ -23,7 +23,7 @@ HOSTILE = {
         "alias",
     ),
     "itself": ("version: 1\nsuites: &s {a: *s}\n", "contains itself"),
-    "an object": ("version: !!python/object:runner.case.Case {}\n", "only plain YAML is read"),
+    "an object": ("version: !!python/object:evenbench.runner.case.Case {}\n", "only plain YAML is read"),
     "a call": ("version: !!python/object/apply:os.system ['touch pwned']\n", "only plain YAML is read"),
     "a new object": ("version: !!python/object/new:subprocess.Popen [[touch, pwned]]\n", "only plain YAML is read"),
     "a name": ("version: !!python/name:os.system ''\n", "only plain YAML is read"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.container import choose_launcher
-from runner.errors import UnfitMachine
+from evenbench.runner.errors import UnfitMachine
+from evenbench.runner.launchers.container import choose_launcher
 from tests.conftest import ON_CI
 from tests.fakes.repositories import QUICK, SUITES, Repository
 

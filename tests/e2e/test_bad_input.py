@@ -318,7 +318,8 @@ def test_declared_twice_on_one_side_costs_that_sides_rows(repository: Repository
 def test_a_file_whose_import_ends_the_process_costs_only_its_cases(repository: Repository, deed: str) -> None:
     repository.commit({"cases/a_deadly.py": f"import os\n{deed}\n"})
     done = repository.evenbench("compare", "HEAD~1", "HEAD", "--json", "out.json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
+    assert "fail_on: failed" in done.stderr  # head brought a file that cannot be imported
     [row] = json.loads((repository.path / "out.json").read_text())["rows"]
     assert row["rounds"] == 6
     listed = repository.evenbench("list")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.roofline import TOO_FAST
-from runner.ceilings.keys import host_key
-from runner.ceilings.store import user_store
-from runner.records import CeilingsEvent
+from evenbench.reports.rows.roofline import TOO_FAST
+from evenbench.runner.ceilings.keys import host_key
+from evenbench.runner.ceilings.store import user_store
+from evenbench.runner.records import CeilingsEvent
 from tests.fakes.repositories import SUITES, Repository
 
 pytestmark = pytest.mark.timing

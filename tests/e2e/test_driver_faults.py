@@ -88,10 +88,10 @@ def test_a_cancelled_workflow_asks_three_times_and_is_obeyed_once(slow: tuple[Re
 
 ENDING = """
 import signal, sys
-import runner.cli.main
-from runner.__main__ import main
+import evenbench.cli.main
+from evenbench.__main__ import main
 
-runner.cli.main.main = lambda: int(sys.argv[1])
+evenbench.cli.main.main = lambda: int(sys.argv[1])
 main()
 print(signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, signal.getsignal(signal.SIGINT) == signal.SIG_IGN)
 """
@@ -142,7 +142,7 @@ JUMPS = """
     ahead = itertools.count(0, 86_400 * 365 // 50)
     real = time.time
     time.time = lambda: real() + next(ahead) * (-1) ** next(ahead)
-    from runner.__main__ import main
+    from evenbench.__main__ import main
     sys.exit(main())
 """
 

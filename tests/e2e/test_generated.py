@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runner.cli.main import main
-from runner.errors import UnfitMachine
-from runner.expected import cpu_model
+from evenbench.cli.main import main
+from evenbench.runner.errors import UnfitMachine
+from evenbench.runner.plan.expectations import cpu_model
 from tests.fakes.repositories import Repository, errors
 
 CASES = """
@@ -167,7 +167,7 @@ def test_texts_are_asked_for_on_a_machine_that_is_not_fit_to_measure(
         raise UnfitMachine("another tenant", "wait")
 
     monkeypatch.chdir(generating.path)
-    monkeypatch.setattr("runner.doctor.look_before_run", unfit)
+    monkeypatch.setattr("evenbench.runner.machine.doctor.look_before_run", unfit)
     assert main(["run", "--artifacts-only", "--output", "texts.jsonl"]) == 1  # the texts are new
     assert "2 new" in capsys.readouterr().out
     assert main(["run", "--output", "times.jsonl"]) == UnfitMachine.exit_code

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.records import PlantRecord, SideInfo
+from evenbench.runner.records import PlantRecord, SideInfo
 from tests import build
 from tests.build import NONE, Case
 from tests.fakes.github import FakeGitHub
@@ -33,7 +33,7 @@ class Desk:
     def __call__(
         self, *words: str, code: int = 0, variables: Mapping[str, str] = NONE
     ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "runner.cli", "history", *words]
+        command = [sys.executable, "-m", "evenbench", "history", *words]
         root = str(Path(__file__).parents[2])
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
         env = {**kept, "PYTHONPATH": root, "COLUMNS": "120", "OPENBLAS_NUM_THREADS": "1", **variables}
@@ -66,9 +66,9 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """A desk with a month of history in the folder `h`; nobody may add to it."""
-    from reports.history_rows import rows_of
-    from reports.history_store import add
-    from reports.load import load_file
+    from evenbench.reports.history.rows import rows_of
+    from evenbench.reports.history.store import add
+    from evenbench.reports.load.results import load_file
 
     desk = Desk(tmp_path_factory.mktemp("nights"))
     for number in range(NIGHTS):
@@ -124,7 +124,7 @@ def test_nights_whose_truth_is_known_leave_their_proof(desk: Desk) -> None:
     assert only == "added: h/proofs/GPU-1/2026-11/20261120T030000Z-p-1-planted.jsonl\n"
     assert "slowed on purpose" in desk("add", planted, "--dir", "h", "--side", "head", code=2).stderr
     later = desk.results("later.jsonl", Case(CASE))
-    command = [sys.executable, "-m", "runner.cli", "report", later, "--proofs", "h"]
+    command = [sys.executable, "-m", "evenbench", "report", later, "--proofs", "h"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     shown = subprocess.run(command, cwd=desk.folder, env=env, capture_output=True, text=True, check=True).stdout
     assert "this machine's nightly A/A" in shown
@@ -136,7 +136,7 @@ def test_a_real_run_goes_in(make_repository: Callable[[str], Repository], desk: 
 
     made = make_repository("repository")
     made.commit({"cases/quick.py": QUICK, "cases/suites.yaml": SUITES})
-    command = [sys.executable, "-m", "runner.cli", "run", "--in", "main", "--rounds", "2"]
+    command = [sys.executable, "-m", "evenbench", "run", "--in", "main", "--rounds", "2"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(desk.folder)}
     out = ["--output", str(desk.folder / "r.jsonl")]
     subprocess.run([*command, *out], cwd=made.path, env=env, capture_output=True, check=True, timeout=120)

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import requests
 
-from reports.accepted import acceptance
-from reports.check_run import Check, CheckRuns
-from reports.compare import compare
-from reports.events import Run, State, read_event
-from reports.github import GitHub, NotFound, Unprocessable
-from reports.publish import Target, publish
-from reports.render import Links
-from reports.resolve import Pull, checked, current, resolve
-from reports.states import LABEL, Outcome, Stamp, check_text, parse
-from runner.errors import GitHubRefused
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.publish.accepted import acceptance
+from evenbench.reports.publish.check_run import Check, CheckRuns
+from evenbench.reports.publish.client import GitHub, NotFound, Unprocessable
+from evenbench.reports.publish.events import Run, State, read_event
+from evenbench.reports.publish.outcome import LABEL, Outcome, Stamp, check_text, parse
+from evenbench.reports.publish.publish import Target, publish
+from evenbench.reports.publish.pull_request import Pull, checked, current, resolve
+from evenbench.reports.render.comment.comment import Links
+from evenbench.runner.errors import GitHubRefused
 from tests import build
 from tests.conftest import ON_CI
 from tests.fakes.clock import Clock

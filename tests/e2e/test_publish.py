@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports.states import LABEL, parse
+from evenbench.reports.publish.outcome import LABEL, parse
 from tests.build import Case
 from tests.fakes.desk import FAILED, SAME, SLOWER, SUITES, Desk
 from tests.fakes.github import BOT, REPOSITORY, run_event
@@ -542,7 +542,7 @@ class TestResolve:
         said = desk.run("resolve", run_event(desk.fake), "--event=nowhere.json")
         assert said.code == 0  # the last one that is named counts
         desk.patch.delenv("GITHUB_EVENT_PATH", raising=False)
-        from runner.cli.main import main
+        from evenbench.cli.main import main
 
         capsys.readouterr()
         assert main(["resolve"]) == 2

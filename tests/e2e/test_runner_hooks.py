@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.main import main
-from tests.unit.test_docs import ROOT
+from evenbench.cli.main import main
+from tests.test_docs import ROOT
 
 HERE = ROOT / "docs" / "runner"
 SCRIPTS = sorted(path.name for path in HERE.glob("*.sh"))
@@ -197,7 +197,7 @@ def test_an_unfit_machine_says_why_and_no_more(machine: Machine) -> None:
 
 
 def test_the_real_doctor_refuses_a_machine_without_hooks(machine: Machine) -> None:
-    command = f'#!/bin/sh\nexec "{sys.executable}" -m runner "$@"\n'
+    command = f'#!/bin/sh\nexec "{sys.executable}" -m evenbench "$@"\n'
     machine.program("evenbench", command)
     done = machine.hook("job-started.sh", PYTHONPATH=str(ROOT), EVENBENCH_LAUNCHER="")
     assert done.returncode == 1

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from runner.sandbox import LABEL
-from runner.sides.checkouts import owned_prefix
+from evenbench.runner.launchers.sandbox import LABEL
+from evenbench.runner.sides.checkouts import owned_prefix
 from tests.fakes.repositories import QUICK, SUITES, Repository
 
 pytestmark = pytest.mark.timeout(600)
@@ -641,9 +641,9 @@ def test_the_command_line_cannot_leave_the_sandbox(repository: Repository, host:
 def test_an_image_of_another_version_is_refused(
     repository: Repository, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runner import container
-    from runner.errors import UnfitMachine
-    from runner.sandbox import Limits
+    from evenbench.runner.errors import UnfitMachine
+    from evenbench.runner.launchers import container
+    from evenbench.runner.launchers.sandbox import Limits
 
     for name, value in host.items():
         monkeypatch.setenv(name, value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.balance import Share
+from evenbench.runner.plan.balance import Share
 from tests import build
 from tests.build import Case
 from tests.fakes.repositories import Repository, errors

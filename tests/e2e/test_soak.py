@@ -10,7 +10,7 @@ import pytest
 
 from scripts.fault_cases import FAULTS, HEALTHY, drawn
 from scripts.faults import Chaos, _most
-from tests.unit.test_docs import ROOT
+from tests.test_docs import ROOT
 
 DONE = ("kill the parent", "harm later", "leave a thread", "fork", "raise", "clear variables", "garbage")
 KILLED = 7  # the seed of a run whose driver is killed

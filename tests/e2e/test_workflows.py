@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.config import select
+from evenbench.runner.config import select
 from tests.fakes.act import OWN, ROOT, Done
 from tests.fakes.stage import ADOPTER, SUITES, Stage, cases, staging
 
@@ -244,9 +244,9 @@ def test_every_night_is_kept_in_a_branch_and_what_changed_becomes_an_issue(make_
 
 def keep_nights(stage: Stage, nights: int) -> None:
     """A branch of history, in which one case became slower."""
-    from reports.history_rows import rows_of
-    from reports.history_store import add
-    from runner.records import SideInfo
+    from evenbench.reports.history.rows import rows_of
+    from evenbench.reports.history.store import add
+    from evenbench.runner.records import SideInfo
     from tests import build
 
     folder = stage.actions.folder / "nights"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runner.cli.main import main
-from runner.records import Event
+from evenbench.cli.main import main
+from evenbench.runner.records import Event
 from tests import build
 from tests.build import Case
 from tests.fakes.github import FakeGitHub, run_event

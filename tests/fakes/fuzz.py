@@ -11,17 +11,17 @@ from datetime import date
 from pathlib import Path
 from random import Random
 
-from reports.compare import compare
-from reports.explain import explain
-from reports.load import PUBLISH_MAX_BYTES, Results, load_files
-from reports.markdown import COMMENT_BUDGET, SUMMARY_BUDGET
-from reports.measured import measured
-from reports.render import comment, run_comment, summary
-from reports.render_json import as_json
-from reports.render_terminal import run_table, terminal
-from reports.tables import Comparison
-from reports.why import why
-from runner.errors import UntrustedInput
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.compare.report import measured
+from evenbench.reports.load.results import PUBLISH_MAX_BYTES, Results, load_files
+from evenbench.reports.render.comment.comment import comment, run_comment, summary
+from evenbench.reports.render.comment.markdown import COMMENT_BUDGET, SUMMARY_BUDGET
+from evenbench.reports.render.data.json import as_json
+from evenbench.reports.render.explain.row import why
+from evenbench.reports.render.explain.run import explain
+from evenbench.reports.render.terminal.terminal import run_table, terminal
+from evenbench.reports.rows.outcome import Comparison
+from evenbench.runner.errors import UntrustedInput
 from tests.fakes import mutations
 
 TODAY = date(2026, 11, 29)

@@ -1,4 +1,4 @@
-"""A GitHub on 127.0.0.1 that remembers: what `reports.github` asks of the real one, in GitHub's own words.
+"""A GitHub on 127.0.0.1 that remembers: what `evenbench.reports.publish.client` asks of the real one, in GitHub's own words.
 
 Answers begin as the examples of GitHub's OpenAPI description, so they have every field that the real ones have; a
 validating proxy holds them against that description in tests/e2e/test_prism.py. Rules make it fail as GitHub does.

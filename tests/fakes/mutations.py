@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from runner.records import (
+from evenbench.runner.records import (
     Artifact,
     CeilingsEvent,
     Event,

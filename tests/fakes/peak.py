@@ -17,7 +17,7 @@ sys.exit(code)
 
 def peak_of(*words: str | Path) -> tuple[int, subprocess.CompletedProcess[str]]:
     """Run `evenbench` with these words; its peak in bytes, and how it ended."""
-    command = [sys.executable, "-c", SCRIPT, sys.executable, "-m", "runner.cli", *map(str, words)]
+    command = [sys.executable, "-c", SCRIPT, sys.executable, "-m", "evenbench", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     error, _, peak = done.stderr.rstrip("\n").rpartition("\n")
     return int(peak) * KIB, subprocess.CompletedProcess(command, done.returncode, done.stdout, error)

@@ -13,7 +13,7 @@ from pathlib import Path
 UUIDS = ("GPU-6d786b7a-3994-ba1c-b185-f30fe02ae0bc", "GPU-7e99aaaa-0000-1111-2222-333344445555")
 NAME, DRIVER = "NVIDIA H200", "580.159.04"
 
-# The fields of runner.doctor.gpu, as a GPU answers that nobody else uses.
+# The fields of evenbench.runner.machine.doctor.gpu, as a GPU answers that nobody else uses.
 STATE = "4, 0, Default, 1980, 1980, 0x0000000000000001, Enabled, Disabled, 0"
 
 SMI = """#!{python} -I

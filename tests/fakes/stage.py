@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.init import Source, write
+from evenbench.starter.files import Source, write
 from tests.conftest import ON_CI
 from tests.fakes.act import OWN, ROOT, Actions, Done, copy_workflows
 from tests.fakes.github import FakeGitHub

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runner.case import Bench, case
-from runner.worker.channel import Channel
-from runner.worker.instruments import Instruments
-from runner.worker.measure import measure_case
+from evenbench.runner.case.declare import Bench, case
+from evenbench.runner.process.channel import Channel
+from evenbench.runner.worker.launch.instruments import Instruments
+from evenbench.runner.worker.launch.measure import measure_case
 
 SIZE = 1 << 20
 SPIN_CYCLES = 500_000  # a few hundred microseconds at any clock: much longer than a kernel on SIZE floats

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runner.errors import ColdProbeFailed
-from runner.timing.cache import (
+from evenbench.runner.errors import ColdProbeFailed
+from evenbench.runner.timing.cache import (
     CU_ATTRIBUTE_BYTES,
     CU_LIMIT_PERSISTING_L2,
     CU_STREAM_ACCESS_POLICY_WINDOW,
@@ -18,8 +18,8 @@ from runner.timing.cache import (
     ReadSweep,
     _Sweep,
 )
-from runner.timing.protocol import Counts, measure
-from runner.timing.select import make_timer
+from evenbench.runner.timing.protocol import Counts, measure
+from evenbench.runner.timing.select import make_timer
 
 pytestmark = pytest.mark.gpu
 

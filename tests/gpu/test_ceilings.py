@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reports.vendor import stated
-from runner.ceilings.benchmarker import Benchmarker
-from runner.ceilings.peaks import find
-from runner.ceilings.probes import Target, Unsupported
+from evenbench.reports.render.terminal.vendor import stated
+from evenbench.runner.ceilings.probe.benchmarker import Benchmarker
+from evenbench.runner.ceilings.probe.peaks import find
+from evenbench.runner.ceilings.probe.probes import Target, Unsupported
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +24,7 @@ LONG_S = 2e-3
 def device() -> Iterator[Any]:
     import torch
 
-    from runner.ceilings.cuda import CudaDevice
+    from evenbench.runner.ceilings.probe.cuda import CudaDevice
 
     before = torch.cuda.current_stream()
     found = CudaDevice(buffer_bytes=64 << 20)

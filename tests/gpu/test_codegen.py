@@ -14,9 +14,9 @@ from cases.codegen.matmul_nt import Sizes, Tile, matmul_nt
 from cases.codegen.nvrtc import can_launch, launcher
 from cases.codegen.passes import SCHEDULES
 from evenbench import bench_kernel
-from runner.check import checksum, poison, unwritten
-from runner.discover import PACKAGE, load, points_of
-from runner.worker.bench import Opened, open_case
+from evenbench.runner.case.check import checksum, poison, unwritten
+from evenbench.runner.case.discover import PACKAGE, load, points_of
+from evenbench.runner.worker.launch.bench import Opened, open_case
 
 pytestmark = pytest.mark.gpu
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from runner.errors import AttributionForged, NoDeviceWork, OffThreadLaunch, RecordsLost
-from runner.timing.cache import NoSweep, ReadSweep
-from runner.timing.cupti import CuptiTimer
-from runner.timing.events import CudaEventTimer
-from runner.timing.protocol import BUFFER_BYTES, Counts, Measured, Segment, Timer, calibrate, measure
-from runner.timing.select import choose_timer, make_timer
+from evenbench.runner.errors import AttributionForged, NoDeviceWork, OffThreadLaunch, RecordsLost
+from evenbench.runner.timing.cache import NoSweep, ReadSweep
+from evenbench.runner.timing.cupti.timer import CuptiTimer
+from evenbench.runner.timing.events import CudaEventTimer
+from evenbench.runner.timing.protocol import BUFFER_BYTES, Counts, Measured, Segment, Timer, calibrate, measure
+from evenbench.runner.timing.select import choose_timer, make_timer
 
 pytestmark = pytest.mark.gpu
 

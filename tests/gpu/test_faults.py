@@ -168,7 +168,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     repository.write({"cases/gpu.py": "".join(parts), "cases/suites.yaml": SUITES})
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "runner.cli", "run", "**", "--seed", "1", "--ignore-unfit",
+        [sys.executable, "-P", "-m", "evenbench", "run", "**", "--seed", "1", "--ignore-unfit",
          "--output", "out.jsonl", "--json", "out.json"],
         cwd=repository.path, env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(root / "tmp")},
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evenbench import backward_of, bench_kernel
-from runner.errors import NoDeviceWork, OffThreadLaunch, UsageError
-from runner.timing import make_sweep, make_timer
-from runner.timing.protocol import Counts, measure
+from evenbench.runner.errors import NoDeviceWork, OffThreadLaunch, UsageError
+from evenbench.runner.timing import make_sweep, make_timer
+from evenbench.runner.timing.protocol import Counts, measure
 
 pytestmark = pytest.mark.gpu
 

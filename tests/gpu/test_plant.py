@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from reports.compare import compare
-from reports.kinds import planted_change, proof_of
-from reports.load import load_file
-from reports.tables import Comparison
+from evenbench.reports.compare.compare import compare
+from evenbench.reports.compare.known_truth import planted_change, proof_of
+from evenbench.reports.load.results import load_file
+from evenbench.reports.rows.outcome import Comparison
 from tests.fakes.repositories import Repository
 
 pytestmark = pytest.mark.gpu
@@ -59,7 +59,7 @@ def planted_run(path: Path, asked: str, *options: str) -> tuple[Comparison, list
     (path / ".git/info/exclude").write_text("tmp/\n")
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "runner.cli", "compare", "HEAD", "HEAD", "--plant", asked, "--rounds", "8",
+        [sys.executable, "-P", "-m", "evenbench", "compare", "HEAD", "HEAD", "--plant", asked, "--rounds", "8",
          "--max-rounds", "8", "--ignore-unfit", "--output", "out.jsonl", *options],
         cwd=path,
         env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},

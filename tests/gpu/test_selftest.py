@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from runner.timing import selftest
-from runner.timing.cupti import CuptiTimer, probe
-from runner.timing.driver import Spinner, torch_spinner
-from runner.timing.protocol import BUFFER_BYTES, Segment
-from runner.timing.select import choose_timer
+from evenbench.runner.timing.cupti import selftest
+from evenbench.runner.timing.cupti.driver import Spinner, torch_spinner
+from evenbench.runner.timing.cupti.timer import CuptiTimer, probe
+from evenbench.runner.timing.protocol import BUFFER_BYTES, Segment
+from evenbench.runner.timing.select import choose_timer
 
 pytestmark = pytest.mark.gpu
 
@@ -24,8 +24,8 @@ UNDER_TORCHS_PROFILER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from runner.errors import TimerUnavailable
-from runner.timing.cupti import CuptiTimer
+from evenbench.runner.errors import TimerUnavailable
+from evenbench.runner.timing.cupti import CuptiTimer
 
 torch.zeros(1, device="cuda")
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
@@ -125,7 +125,7 @@ import statistics
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from runner.timing.cupti import CuptiTimer
+from evenbench.runner.timing.cupti import CuptiTimer
 
 x = torch.randn(1 << 22, device="cuda")
 

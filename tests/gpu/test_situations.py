@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.compact import Sampled
-from reports.load import Results, load_file
-from reports.measured import measured
-from reports.tables import MeasuredRow
+from evenbench.reports.compare.report import measured
+from evenbench.reports.load.packed import Sampled
+from evenbench.reports.load.results import Results, load_file
+from evenbench.reports.rows.outcome import MeasuredRow
 
 pytestmark = pytest.mark.gpu
 
@@ -67,7 +67,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     temporary.mkdir()
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "runner.cli", *RUN, str(root / "results.jsonl")],
+        [sys.executable, "-P", "-m", "evenbench", *RUN, str(root / "results.jsonl")],
         cwd=root,
         env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)},
         capture_output=True,

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from runner.case import Bench
-from runner.timing import attribution
+from evenbench.runner.case.declare import Bench
+from evenbench.runner.timing.cupti import attribution
 from tests.fakes.tampering import SAMPLES, SIZE, SPIN_CYCLES, Ids, busy, measure, negative, refused
 
 pytestmark = pytest.mark.gpu
@@ -303,7 +303,7 @@ def test_a_patched_function_of_the_timer_is_not_found(torch: Any, monkeypatch: p
         return dataclasses.replace(segment, device_busy_ns=[ns // 2 for ns in segment.device_busy_ns])
 
     def tamper(_: Any) -> None:
-        monkeypatch.setattr("runner.timing.cupti.attribute", halved)
+        monkeypatch.setattr("evenbench.runner.timing.cupti.timer.attribute", halved)
         torch.cuda._sleep(SPIN_CYCLES)
 
     assert busy(measure(negative(torch, tamper))) == pytest.approx(honest / 2, rel=0.05)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from runner import telemetry
-from runner.timing.cupti import CuptiTimer
-from runner.timing.protocol import Counts, measure
+from evenbench.runner.timing.cupti.timer import CuptiTimer
+from evenbench.runner.timing.protocol import Counts, measure
+from evenbench.runner.worker.launch import telemetry
 from tests.fakes.repositories import Repository
 
 pytestmark = pytest.mark.gpu
@@ -48,7 +48,7 @@ SUITES = """
 UNTOUCHED = """
 import sys, threading
 import torch
-from runner import telemetry
+from evenbench.runner import telemetry
 watch = telemetry.start("cuda", {"CUDA_VISIBLE_DEVICES": sys.argv[1]})
 watch.mark()
 values = watch.stop()
@@ -126,7 +126,7 @@ def evenbench_run(path: Path, environment: dict[str, str], *options: str) -> sub
     repository = Repository(path)
     repository.git("init", "-q", "-b", "main")
     repository.commit({"cases/gpu.py": CASES, "cases/suites.yaml": SUITES})
-    command = [sys.executable, "-P", "-m", "runner.cli", "run", "--output", "out.jsonl", *options]
+    command = [sys.executable, "-P", "-m", "evenbench", "run", "--output", "out.jsonl", *options]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, **environment, "PYTHONPATH": paths}
     return subprocess.run(command, cwd=path, env=variables, capture_output=True, text=True, timeout=240, check=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.machine import Gpu, gpus
+from evenbench.runner.machine.gpus import Gpu, gpus
 from tests.fakes.parents import warm_parent
 from tests.fakes.repositories import Repository
 
@@ -71,7 +71,7 @@ def events(tmp_path_factory: pytest.TempPathFactory, two: list[Gpu]) -> list[dic
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in two),
     }
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "runner.cli", *words],
+        [sys.executable, "-P", "-m", "evenbench", *words],
         cwd=path,
         env={**os.environ, **variables},
         capture_output=True,

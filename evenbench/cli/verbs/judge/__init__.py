@@ -1,0 +1,1 @@
+"""The package evenbench.cli.verbs.judge."""

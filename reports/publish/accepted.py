@@ -1,0 +1,77 @@
+"""The label by which a maintainer accepts a regression: who put it, and whether it is meant for this commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from .client import GitHub, NotFound
+from .events import seconds
+from .outcome import LABEL
+from .pull_request import Label, checked
+
+MAY_WRITE = frozenset({"admin", "write"})  # GitHub answers "write" for the role maintain, too
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Who accepted; or, where `by` is empty, why the label does not count."""
+
+    by: str
+    why: str = ""
+
+
+def acceptance(github: GitHub, repository: str, number: int, since: int) -> Acceptance:
+    """Whether the label that a pull request carries counts for its head.
+
+    Args:
+        github: is asked.
+        repository: ``owner/name``.
+        number: of the pull request.
+        since: when GitHub first told us of this head, seconds since 1970.
+    """
+    put: _Event | None = None
+    for event in _events(github, repository, number):
+        if event.event == "head_ref_force_pushed":
+            since = max(since, seconds(event.created_at))
+        elif event.event == "labeled" and event.label is not None and event.label.name == LABEL:
+            put = event
+    if put is None or put.actor is None:
+        return Acceptance("", "nobody is known to have put it")
+    who = put.actor.login
+    if seconds(put.created_at) <= since:
+        return Acceptance("", f"{who} put it before this commit was pushed; take it off and put it on again")
+    permission = _permission(github, repository, who)
+    if permission not in MAY_WRITE:
+        return Acceptance("", f"{who} may not write to this repository")
+    return Acceptance(who)
+
+
+def _events(github: GitHub, repository: str, number: int) -> Iterator[_Event]:
+    for each in github.pages(f"/repos/{repository}/issues/{number}/events"):
+        yield checked(_Event, each)
+
+
+def _permission(github: GitHub, repository: str, who: str) -> str:
+    try:
+        return checked(_Permission, github.get(f"/repos/{repository}/collaborators/{who}/permission")).permission
+    except NotFound:  # bots, and people who left
+        return "none"
+
+
+class _Actor(BaseModel):
+    login: str
+
+
+class _Event(BaseModel):
+    event: str
+    created_at: datetime
+    actor: _Actor | None = None
+    label: Label | None = None
+
+
+class _Permission(BaseModel):
+    permission: str

@@ -1,0 +1,255 @@
+"""An outcome → one comment on the pull request, edited in place, and one check run on the commit.
+
+Who publishes may be late, twice, or interrupted: what is there already is read first, an older run never writes over a
+newer one, and nothing is written to a pull request that moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import BaseModel
+
+from ..render.comment.comment import Links, comment
+from ..render.comment.markdown import COMMENT_BUDGET
+from .accepted import Acceptance, acceptance
+from .check_run import Check, CheckRuns
+from .client import GitHub, Unprocessable
+from .events import Run
+from .outcome import (
+    LABEL,
+    CheckText,
+    Outcome,
+    Stamp,
+    accepted_check,
+    check_text,
+    config_name,
+    footer,
+    note_marker,
+    parse,
+    state_comment,
+    turned_regressed,
+    with_accepted,
+)
+from .pull_request import Pull, checked, current
+
+BOT = "github-actions[bot]"  # who a workflow's token writes as; nobody else can have this name
+PASSES = 3  # looks at the comments until they are as they should be; each other publisher costs one at most
+SHORTER = COMMENT_BUDGET // 2  # of a comment that GitHub found too long
+NEWER = "a newer run has written already"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an outcome is published.
+
+    Attributes:
+        repository: ``owner/name``.
+        number: of the pull request; None for a check run alone.
+        head_sha: what was measured.
+        suite: one comment and check run each.
+        run: that the outcome is of.
+        workflow: file name of the workflow by which a maintainer measures again.
+    """
+
+    repository: str
+    number: int | None
+    head_sha: str
+    suite: str
+    run: Run
+    workflow: str = "manual.yml"
+
+    @property
+    def config(self) -> str:
+        """The configuration's name in stamps."""
+        return config_name(self.suite)
+
+
+def publish(github: GitHub, target: Target, outcome: Outcome, links: Links) -> list[str]:
+    """Write the check run and, on a pull request, the comment. Returns what was done, a few words each.
+
+    Raises:
+        PullRequestMoved: the pull request is not open at this head, or not any more.
+        GitHubRefused: GitHub said no.
+    """
+    return _Publisher(github, target, outcome, links).publish()
+
+
+class _User(BaseModel):
+    login: str
+
+
+class _Comment(BaseModel):
+    id: int
+    html_url: str = ""
+    body: str | None = None
+    user: _User | None = None
+
+
+_Ours = list[tuple[_Comment, Stamp]]
+
+
+class _Publisher:
+    """One call of `publish`."""
+
+    def __init__(self, github: GitHub, target: Target, outcome: Outcome, links: Links) -> None:
+        self._github = github
+        self._target = target
+        self._outcome = outcome
+        self._links = links
+        name = f"evenbench ({target.config})"
+        self._checks = CheckRuns(github, target.repository, target.head_sha, name, links.run)
+        self._issues = f"/repos/{target.repository}/issues"
+        self._budget = COMMENT_BUDGET
+
+    def publish(self) -> list[str]:
+        pull = self._current()
+        ours, check = self._comments(), self._checks.newest()
+        said = _newest([stamp for _, stamp in ours])
+        last = _newest([stamp for stamp in (said, check.stamp if check else None) if stamp is not None])
+        stamp = self._stamp(last, said)
+        if last is not None and last.key > stamp.key:
+            return [NEWER]
+        stands = last is not None and last.stands_before(stamp)
+        label = self._label(pull, stamp) if stands or self._outcome.state == "done" else None
+        if last is not None and stands:
+            return self._accept(last, check, label)
+        done = [self._checks.write(stamp, self._check_text(label))]
+        pull = self._current()
+        if pull is not None:
+            done += [self._note(ours, said, stamp), *self._write_comment(pull, stamp, label)]
+        return [each for each in done if each]
+
+    def _current(self) -> Pull | None:
+        """Asked again between writes. Raises PullRequestMoved."""
+        if self._target.number is None:
+            return None
+        return current(self._github, self._target.repository, self._target.number, self._target.head_sha)
+
+    def _stamp(self, last: Stamp | None, said: Stamp | None) -> Stamp:
+        run, verdict = self._target.run, self._outcome.verdict
+        known = last is not None and last.head == self._target.head_sha
+        return Stamp(
+            config=self._target.config,
+            state=self._outcome.state,
+            head=self._target.head_sha,
+            run=run.id,
+            attempt=run.attempt,
+            number=run.number,
+            since=last.since if last is not None and known else run.created,
+            verdict=said.verdict if said is not None and verdict == "none" else verdict,
+        )
+
+    def _label(self, pull: Pull | None, stamp: Stamp) -> Acceptance | None:
+        """What the label says; None without it."""
+        if pull is None or all(label.name != LABEL for label in pull.labels):
+            return None
+        return acceptance(self._github, self._target.repository, pull.number, stamp.since)
+
+    def _check_text(self, label: Acceptance | None) -> CheckText:
+        text = check_text(self._outcome, self._links, label.why if label is not None else "")
+        by = label.by if label is not None else ""
+        return accepted_check(text, by) if by and text.conclusion == "failure" else text
+
+    def _accept(self, last: Stamp, check: Check | None, label: Acceptance | None) -> list[str]:
+        """The run brought no table, and that of its commit stands: the label is what it may be about."""
+        if label is None or not label.by:
+            return [f"the label does not count: {label.why}" if label else "the table of this commit stands"]
+        done = []
+        if check is not None and check.conclusion == "failure":
+            done.append(self._checks.edit(check, last, accepted_check(check.text, label.by)))
+            self._current()
+        for found, stamp in self._comments():
+            body = with_accepted(found.body or "", label.by)
+            if stamp == last and done and body != found.body:
+                self._github.edit(f"{self._issues}/comments/{found.id}", {"body": body})
+                done.append("comment edited")
+        return done or ["the table of this commit stands"]
+
+    def _comments(self) -> _Ours:
+        """Our comments of this configuration, the oldest first."""
+        if self._target.number is None:
+            return []
+        stamped = ((found, parse(found.body or "")) for found in self._by_us())
+        ours = [(found, stamp) for found, stamp in stamped if stamp is not None and stamp.config == self._target.config]
+        return sorted(ours, key=lambda each: each[0].id)
+
+    def _by_us(self) -> Iterator[_Comment]:
+        """Comments that workflows wrote: the author decides, since a stranger can write our marker."""
+        for each in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
+            found = checked(_Comment, each)
+            if found.user is not None and found.user.login == BOT:
+                yield found
+
+    def _note(self, ours: _Ours, said: Stamp | None, stamp: Stamp) -> str:
+        """An edit notifies nobody, so a turn to regressed is said: before the edit, which would hide the turn."""
+        if said is None or stamp.verdict != "regressed" or said.verdict == "regressed":
+            return ""
+        marker = note_marker(stamp)
+        self._github.create(
+            f"{self._issues}/{self._target.number}/comments",
+            {"body": turned_regressed(self._outcome, stamp, ours[0][0].html_url)},
+            lambda: next((found for found in self._by_us() if (found.body or "").startswith(marker)), None),
+        )
+        return "extra comment created"
+
+    def _write_comment(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> list[str]:
+        """Until the comments are as they should be: another publisher may have written meanwhile."""
+        done: list[str] = []
+        for _ in range(1 if self._github.dry_run else PASSES):
+            ours = self._comments()
+            if any(there.key > stamp.key for _, there in ours):
+                return [*done, NEWER]
+            if not ours:
+                self._send(pull, stamp, label, self._create)
+                done.append("comment created")
+                continue  # and look whether another publisher did the same
+            (keep, _), *more = ours
+            same = _text(keep.body) == _text(self._body(pull, stamp, label))
+            if same and not more:
+                break
+            if not same:
+                self._send(pull, stamp, label, partial(self._edit, keep.id))
+                done.append("comment edited")
+            for extra, _ in more:
+                self._github.delete(f"{self._issues}/comments/{extra.id}")
+                done.append("a second comment deleted")
+        return done
+
+    def _send(self, pull: Pull, stamp: Stamp, label: Acceptance | None, send: Callable[[str], None]) -> None:
+        try:
+            send(self._body(pull, stamp, label))
+        except Unprocessable as error:
+            if not error.too_long or self._budget == SHORTER:
+                raise
+            self._budget = SHORTER
+            send(self._body(pull, stamp, label))
+
+    def _create(self, body: str) -> None:
+        path = f"{self._issues}/{self._target.number}/comments"
+        self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
+
+    def _edit(self, id: int, body: str) -> None:
+        self._github.edit(f"{self._issues}/comments/{id}", {"body": body})
+
+    def _body(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> str:
+        outcome, target = self._outcome, self._target
+        again = footer(fork=pull.from_fork, number=pull.number, head=target.head_sha, workflow=target.workflow)
+        if outcome.comparison is None:
+            body = f"{stamp.marker}\n{state_comment(outcome, target.head_sha, self._links)}"
+            return f"{body}\n{again}" if outcome.state == "failed" else body
+        by = label.by if label is not None and outcome.conclusion == "failure" else ""
+        room = self._budget - len(again) - len(with_accepted("\n", by))
+        body = comment(outcome.comparison, self._links, name=stamp.name, budget=room)
+        return with_accepted(f"{body.rstrip()}\n\n{again}", by)
+
+
+def _newest(stamps: list[Stamp]) -> Stamp | None:
+    return max(stamps, key=lambda stamp: stamp.key, default=None)
+
+
+def _text(body: str | None) -> str:
+    """A body as compared: GitHub may change line ends and the space at the end."""
+    return (body or "").replace("\r\n", "\n").rstrip()

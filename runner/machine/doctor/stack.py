@@ -1,0 +1,173 @@
+"""Checks of what an interpreter has installed: torch, NVML and CUPTI, tried in a process of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...process.bounded import Finished
+from ...timing.cupti.timer import OTHER_MEND
+from ..gpus import Gpu
+from .check import Check, Probes, one_line, said
+
+TRIAL_S = 180.0  # importing torch from a cold disk, a first CUDA context, CUPTI
+NVML_MEND = "pip install nvidia-ml-py; a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+TORCH_MEND = "install torch built for CUDA, no newer than the driver (pip install 'evenbench[cuda]')"
+
+PROFILER_MEND = "end the profiler, or measure outside it"
+COUNTER_MEND = "use a cupti-python that provides activity_get_num_dropped_records, so that losses are seen"
+PROOF = (
+    ("slope", "slope", ""),
+    ("constant_ns", "constant", " ns"),
+    ("tick_ns", "time stamps in steps of", " ns"),
+    ("drop_counter", "drop counter", ""),
+    ("profiler", "another profiler:", ""),
+    ("cupti_python", "cupti-python", ""),
+    ("libcupti", "libcupti", ""),
+    ("cuda_driver", "CUDA driver", ""),
+    ("spent_ms", "took", " ms"),
+)  # what the self-test says: its name there, words for people, unit
+
+TRIAL = """
+import importlib.util, json, sys
+
+def say(**facts):
+    print("\\n" + json.dumps(facts), flush=True)
+
+def cause(error):
+    return getattr(error, "message", "") or f"{type(error).__name__}: {error}"
+
+say(python=".".join(map(str, sys.version_info[:3])))
+try:
+    import torch
+    say(torch=torch.__version__, cuda=torch.version.cuda or "")
+    if torch.cuda.is_available():
+        torch.ones(1, device="cuda").item()
+        say(device=torch.cuda.get_device_name())
+except Exception as error:
+    say(torch_error=cause(error))
+if sys.argv[1:]:
+    try:
+        import pynvml
+        pynvml.nvmlInit()
+        say(nvml=pynvml.nvmlSystemGetNVMLVersion())
+    except Exception as error:
+        say(nvml_error=cause(error))
+    try:
+        spec = importlib.util.spec_from_file_location("worker_start", sys.argv[1])
+        start = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(start)
+        start.load_evenbench()
+        from evenbench.timing.cupti import timer as cupti
+        cupti.probe()
+        say(cupti_error="")
+    except Exception as error:
+        say(cupti_error=cause(error), cupti_mend=getattr(error, "hint", ""))
+        sys.exit()
+    try:
+        from evenbench.timing.cupti import selftest
+        facts = {name: value for name, value in selftest.verify().items() if value not in (None, "")}
+        say(proof_error="", **facts)
+    except Exception as error:
+        say(proof_error=cause(error), proof_mend=getattr(error, "hint", ""))
+"""
+"""Run as ``python -P -c``. Says what it finds in lines of JSON, so that a crash loses only what comes after.
+
+Its argument is the worker's start file, through which CUPTI is tried as a launch would use it; left out without a GPU.
+"""
+
+
+def stack_checks(gpu: Gpu | None, python: Path, probes: Probes, *, inherit: bool) -> list[Check]:
+    """Whether torch, NVML, CUPTI and its timer's self-test of an interpreter work on this GPU, as this user.
+
+    Args:
+        inherit: pass PYTHONPATH on; it is meant for our own interpreter, not for one that was named.
+    """
+    variables = {name: value for name, value in probes.environ.items() if inherit or name != "PYTHONPATH"}
+    command = [str(python), "-P", "-c", TRIAL]
+    if gpu is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+        command.append(str(Path(__file__).resolve().parents[2] / "worker" / "__main__.py"))
+    answer = probes.run(command, variables, TRIAL_S)
+    facts = _facts(answer.output)
+    where = one_line(f"Python {facts.get('python', '?')} at {python}")
+    if gpu is None:
+        return [_torch_of_host(facts, answer, where)]
+    return [_torch(facts, answer, where), _nvml(facts, answer), _cupti(facts, answer), *_proof(facts, answer)]
+
+
+def _facts(output: bytes) -> Mapping[str, str]:
+    """What the trial said, among whatever torch printed."""
+    facts: dict[str, str] = {}
+    for line in output.decode("utf-8", "replace").splitlines():
+        try:
+            found: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            facts |= {name: one_line(str(value)) for name, value in found.items()}
+    return facts
+
+
+def _torch_of_host(facts: Mapping[str, str], answer: Finished, where: str) -> Check:
+    should = "at hand, for cases that use it"
+    if "torch" not in facts:
+        return Check(
+            "torch", "note", f"{facts.get('torch_error') or _ending(answer)}; {where}", should, "pip install torch"
+        )
+    return Check("torch", "fit", f"{facts['torch']}; {where}", should, "")
+
+
+def _torch(facts: Mapping[str, str], answer: Finished, where: str) -> Check:
+    should = "a torch that computes on the GPU"
+    if facts.get("device"):
+        return Check("torch", "fit", f"{facts['torch']} on {facts['device']}; {where}", should, "")
+    if "torch" not in facts:
+        why = facts.get("torch_error") or _ending(answer)
+    elif not facts["cuda"]:
+        why = f"{facts['torch']} is a build without CUDA"
+    else:
+        why = f"{facts['torch']} cannot use the GPU: {facts.get('torch_error') or _ending(answer)}"
+    return Check("torch", "unfit", f"{why}; {where}", should, TORCH_MEND)
+
+
+def _nvml(facts: Mapping[str, str], answer: Finished) -> Check:
+    should = "at hand, to keep clocks, power and temperature beside the numbers"
+    if "nvml" in facts:
+        return Check("NVML", "fit", f"{facts['nvml']}, through pynvml", should, "")
+    return Check("NVML", "note", facts.get("nvml_error") or _ending(answer), should, NVML_MEND)
+
+
+def _cupti(facts: Mapping[str, str], answer: Finished) -> Check:
+    should = "able to record as this user"
+    if not facts.get("device"):
+        return Check("CUPTI", "unfit", "not tried, for want of torch", should, "make torch work first")
+    if "cupti_error" not in facts:
+        return Check("CUPTI", "unfit", f"the process that tried it died: {_ending(answer)}", should, OTHER_MEND)
+    if facts["cupti_error"]:
+        return Check("CUPTI", "unfit", facts["cupti_error"], should, facts.get("cupti_mend") or OTHER_MEND)
+    return Check("CUPTI", "fit", "records", should, "")
+
+
+def _proof(facts: Mapping[str, str], answer: Finished) -> list[Check]:
+    """The self-test of the CUPTI timer; nothing where CUPTI does not work."""
+    if facts.get("cupti_error") != "":
+        return []
+    should = "kernels of known length read right, in a process without another profiler"
+    if "proof_error" not in facts:
+        read = f"the process that tried it died: {_ending(answer)}"
+        return [Check("CUPTI self-test", "unfit", read, should, OTHER_MEND)]
+    if facts["proof_error"]:
+        return [Check("CUPTI self-test", "unfit", facts["proof_error"], should, facts.get("proof_mend") or OTHER_MEND)]
+    read = "; ".join(f"{words} {facts[name]}{unit}" for name, words, unit in PROOF if name in facts)
+    profiler, blind = "profiler" in facts, facts.get("drop_counter") == "unreadable"
+    mends = [PROFILER_MEND] * profiler + [COUNTER_MEND] * blind
+    return [Check("CUPTI self-test", "note" if mends else "fit", read, should, "; ".join(mends))]
+
+
+def _ending(answer: Finished) -> str:
+    """How the trial ended and its last warning or error; its output holds our own lines."""
+    return said(replace(answer, output=answer.errors))

@@ -25,7 +25,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from evenbench.runner.errors import TimerUnavailable
-from evenbench.runner.timing.cupti import CuptiTimer
+from evenbench.runner.timing.cupti.timer import CuptiTimer
 
 torch.zeros(1, device="cuda")
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
@@ -125,7 +125,7 @@ import statistics
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from evenbench.runner.timing.cupti import CuptiTimer
+from evenbench.runner.timing.cupti.timer import CuptiTimer
 
 x = torch.randn(1 << 22, device="cuda")
 

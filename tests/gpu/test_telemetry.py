@@ -48,7 +48,7 @@ SUITES = """
 UNTOUCHED = """
 import sys, threading
 import torch
-from evenbench.runner import telemetry
+from evenbench.runner.worker.launch import telemetry
 watch = telemetry.start("cuda", {"CUDA_VISIBLE_DEVICES": sys.argv[1]})
 watch.mark()
 values = watch.stop()

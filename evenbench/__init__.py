@@ -1,7 +1,16 @@
 """evenbench: one honest answer about which GPU kernels became slower or faster.
 
-The name users import. Everything public lives in `runner` and is loaded when first used, so that importing this
-costs nothing and needs neither torch nor CUDA.
+What a case author imports: `Bench`, `Case`, `Implementation`, `Work`, `case`, and the helpers `bench_kernel` and
+`backward_of`. They live in `runner` and are loaded when first used, so importing this needs neither torch nor CUDA.
+
+The rest of the package, from the top down::
+
+    `cli`      the command line: words → options → a call → an exit code
+    `starter`  what `evenbench init` writes into a repository
+    `reports`  judges a results file and publishes the verdict; never runs foreign code
+    `runner`   measures, and writes the results file; foreign code runs in its launches alone
+
+Imports point downward only. `reports` and `runner` are links to the folders beside this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configuration: suites.yaml and the command line → resolved settings, in which nothing is left open.
 
-`suites` reads the file, `settings` holds what a run resolved to, `keys` names every key with its bounds, `safe_yaml`
-loads bounded YAML. `reports` uses this package too, so it imports nothing heavy.
+`suites` reads the file, with the bounded YAML of `safe_yaml` and the keys and bounds of `keys`; `settings` is what holds
+for a run and for a case; `expectations` reads and writes expectations.yaml.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The package evenbench.runner.machine."""
+"""The machine: `gpus` (which there are, and which a run uses), `locks` (which keep two runs off one GPU), `doctor`."""

@@ -1,4 +1,8 @@
-"""The records of a run, their version, writer and strict reader: everything that measuring and judging share."""
+"""The records of a run, their version, writer and strict reader: everything that measuring and judging share.
+
+`header` is fixed before anything is measured; `events` are the lines of results.jsonl, `expectation` one of their parts;
+`fields` has the version and every bound. `writer` appends lines; `reader` reads them as hostile bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sides: a checkout together with the Python environment that runs it.
+"""A git ref or a directory → a side: a checkout together with the Python environment that runs it.
 
-`checkouts` finds a side's files, `environments` makes its Python, `side` puts both together; `trees`, `git` and
-`processes` are what they stand on.
+`side` prepares one; `checkouts` makes worktrees and copies, `trees` lists and hashes files, `environments` makes the
+virtual environment, `git` runs git safely.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Timing: one measurement (`protocol`), what its records mean (`attribution`), and one module per instrument."""
+"""One measurement, and one module an instrument.
+
+`protocol` is the measurement, pure over a `Timer`: calibrate, warm up, sample, stop (`precision` says when). `select`
+chooses the timer: `cupti`, `events` or `host`. `cache` is the cold-cache step before each iteration, `cold_probe` shows
+that it works, and `no_gc` keeps garbage collection out of samples.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The launch side: a warm parent for each side, and the launches it starts.
+"""The launch side: a warm parent for each side, and the launches it starts. Foreign code runs here.
 
-Runs in the side's environment, which may hold none of our dependencies: only the standard library is needed, and
-numpy, torch, cupti, pynvml are imported each only where used. Speaks JSON lines with the driver, over stdin and the
-process's original stdout; every line out starts with the nonce of the launch that it belongs to.
+``__main__`` loads the runner's folder under the name `evenbench`. `parent` imports torch once, never touches CUDA, and
+starts every launch of its side; `children` forks or starts them as processes, and ends them. `launch` is what a launch does.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""The package evenbench.reports.render.comment."""
+"""The pull-request comment and the job summary: Markdown that fits GitHub's limits.
+
+`comment` writes it; `tables` makes the tables, what changed first; `beside` adds expectations and generated texts, for the
+terminal and the page as well. `markdown` is the only place that escapes foreign text for GitHub and cuts what does not fit.
+"""

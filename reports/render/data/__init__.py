@@ -1,1 +1,5 @@
-"""The package evenbench.reports.render.data."""
+"""What other programs read.
+
+`json` has a schema version and raw numbers under their published names; `rows` writes CSV and the formats of other tools;
+`parquet` writes the same rows through DuckDB.
+"""

@@ -1,8 +1,7 @@
-"""Is this machine fit to measure, and how to mend what is not: `evenbench doctor`, and the look before every run.
+"""Is this machine fit to measure, and how to fix what is not: `evenbench doctor`, and the look before every run.
 
-`check` holds what is said and where answers come from; `host`, `gpu` and `stack` look. `hosting` and what stands beside
-it look at a machine that is to be GitHub's runner: `evenbench doctor --host`. Nothing here is privileged or
-prints, every question has a time limit, and torch is imported in another process only.
+`check` is one answer, and where answers come from. `host`, `gpu` and `stack` (torch, NVML, CUPTI) ask whether it can
+measure; `hosting`, with `hosting_engine`, `hosting_gpu` and `hosting_runner`, whether it can be a GitHub runner.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The package evenbench.cli.verbs.history."""
+"""The verb `history`: main over time. It adds runs, shows cases, detects changes, writes pages and an issue."""

@@ -1,1 +1,4 @@
-"""The package evenbench.cli.verbs.machine."""
+"""The verbs about the machine that measures.
+
+`doctor` reports whether it is fit; `ceilings` measures what its device can reach.
+"""

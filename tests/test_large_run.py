@@ -16,7 +16,7 @@ from evenbench.reports.load.results import load_file
 from evenbench.reports.render.comment.comment import comment
 from evenbench.reports.render.comment.markdown import COMMENT_BUDGET
 from evenbench.runner.records import dump
-from scripts.prove_files import large_run
+from measurements.size.files import large_run
 
 CASES, ROUNDS = 300, 8
 PARSES_MAX = 8  # how many times parsing the lines with the standard library; it takes 3, before it was 5

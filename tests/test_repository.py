@@ -124,7 +124,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert [by_name(path) for path in tracked() if pattern.search(path.read_bytes())] == []
 
 
-@pytest.mark.parametrize("path", sources(*OURS, "cases"), ids=by_name)
+@pytest.mark.parametrize("path", sources(*OURS, "cases", "measurements"), ids=by_name)
 def test_module_is_safe_and_short(path: Path) -> None:
     tree = tree_of(path)
     found = [f"line {line}: imports {name}" for name, line in imports(tree) if name.split(".")[0] in UNSAFE_MODULES]
@@ -170,7 +170,7 @@ def test_the_package_has_one_name() -> None:
     """`runner` and `reports` are imported as parts of evenbench: they may be a user's names."""
     found = [
         f"{by_name(path)}:{line}: {name}"
-        for path in sources(*OURS, "scripts", "tests")
+        for path in sources(*OURS, "measurements", "tests")
         for name, line in imports(tree_of(path))
         if name.split(".")[0] in {"runner", "reports"}
     ]
@@ -194,13 +194,25 @@ def test_launch_side_loads_without_any_dependency() -> None:
 def folders() -> dict[Path, list[str]]:
     """The folders of the package, each with the names of its modules and packages."""
     found: dict[Path, list[str]] = {}
-    for path in sources(*OURS):
+    for path in sources(*OURS, "measurements"):
+        if path.relative_to(ROOT).parts[1] == "cases":  # cases of a user, no package
+            continue
         found.setdefault(path.parent, [])
         if path.name != "__init__.py":
             found[path.parent].append(path.stem)
         elif path.parent.parent != ROOT:
             found.setdefault(path.parent.parent, []).append(path.parent.name)
     return found
+
+
+def test_the_product_does_not_import_what_measures_it() -> None:
+    found = [
+        by_name(path)
+        for path in sources(*OURS)
+        for name, _ in imports(tree_of(path))
+        if name.startswith("measurements")
+    ]
+    assert found == []
 
 
 FOLDERS = folders()

@@ -217,8 +217,8 @@ def test_mistakes_are_one_line(nights: Desk, words: list[str], code: int, said: 
 
 def test_the_figure_in_small(desk: Desk) -> None:
     """As scripts/prove history measures it; how quick it is, on a busy machine, is not judged here."""
-    from scripts.made_history import made, write
-    from scripts.prove_history import quick, replay
+    from measurements.size.history import quick, replay
+    from measurements.size.made_history import made, write
 
     history = made(6, 260, 5)
     assert write(history, desk.folder / "data") == len(history.nights)

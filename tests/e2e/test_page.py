@@ -18,7 +18,7 @@ from evenbench.reports.compare.report import measured
 from evenbench.reports.render.charts.vega import library
 from evenbench.reports.render.page.page import address, page
 from evenbench.runner.records import Artifact
-from scripts.picture_page import BROWSERS, FLAGS
+from measurements.pictures import BROWSERS, FLAGS
 from tests import build
 from tests.attacks.test_html import BREAKS
 from tests.attacks.test_text import Words, events

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from scripts.picture_page import Browser, Theme, browsing, comment_of, why_not
+from measurements.pictures import Browser, Theme, browsing, comment_of, why_not
 from tests.conftest import ON_CI
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_the_picture_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
         (pytest.fail if ON_CI else pytest.skip)(why)
     picture = tmp_path / "made" / "comment.png"
     done = subprocess.run(
-        [sys.executable, "scripts/picture_page.py", str(RESULTS), "--out", str(picture)],
+        [sys.executable, "-m", "measurements.pictures", str(RESULTS), "--out", str(picture)],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -121,7 +121,7 @@ def test_the_page_of_the_readme_can_be_made_again(tmp_path: Path) -> None:
     sizes = []
     for more in (("--case", CASE, "--height", "645"), ("--dark",)):
         done = subprocess.run(
-            [sys.executable, "scripts/picture_page.py", str(RESULTS), "--page", "--out", str(tmp_path / "page.png"), *more],
+            [sys.executable, "-m", "measurements.pictures", str(RESULTS), "--page", "--out", str(tmp_path / "page.png"), *more],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.fault_cases import FAULTS, HEALTHY, drawn
-from scripts.faults import Chaos, _most
+from measurements.faults.fault_cases import FAULTS, HEALTHY, drawn
+from measurements.faults.injected import Chaos, _most
 from tests.test_docs import ROOT
 
 DONE = ("kill the parent", "harm later", "leave a thread", "fork", "raise", "clear variables", "garbage")
@@ -26,7 +26,7 @@ def test_random_faults_cost_nobody_else(tmp_path: Path) -> None:
 
 def test_the_accounts_find_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left over: were it not found, no soak would say so."""
-    monkeypatch.setattr("scripts.faults.GONE_S", 0.2)
+    monkeypatch.setattr("measurements.faults.injected.GONE_S", 0.2)
     chaos = Chaos(tmp_path.resolve(), ["", "", "abort"])
     with subprocess.Popen(["sleep", "60"], env={"HERE": str(tmp_path.resolve())}) as left:
         (tmp_path / "tmp" / "left").touch()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.parts import ROOT
+from measurements.parts import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timing, pytest.mark.slow]
 

@@ -39,7 +39,7 @@ SUITES = """
     suites: {pr: {include: ["**"], rounds: 6, max_rounds: 6}}
 """
 
-HUNDRED = ROOT / "scripts" / "hundred_cases"
+HUNDRED = ROOT / "measurements/cases/hundred"
 PREPARED = ("hundred/add[n=16384]", "hundred/matmul[n=256]")  # the second is the first to need cuBLAS
 LAUNCH_S = 60  # for what takes one
 

@@ -1,0 +1,1 @@
+"""What kernels reach: `ceilings`, `ceilings_ops`, generated ones (`codegen`, `machine_code`) and `expectations`."""

@@ -6,6 +6,8 @@ Exit code 0 where the figure is what the project promises, 1 where it is not or 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import re
 import shlex
@@ -20,7 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
+
+from measurements import document
 
 ROOT = Path(__file__).resolve().parents[1]
 NS = 1e9
@@ -95,13 +99,42 @@ def main() -> int:
     asked = parser().parse_args()
     asked.out = asked.out.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended from outside"))  # so that parts under way end too
-    return int(not asked.figure(asked))
+    if not asked.write:
+        return int(not asked.figure(asked))
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    printed = Printed(sys.stdout)
+    with contextlib.redirect_stdout(printed):
+        kept = asked.figure(asked)
+    try:
+        document.write(shlex.join(["scripts/prove", *words]), printed.text)
+    except document.NoBlockError as error:
+        sys.stderr.write(f"error: {error} (hint: add the marks below the command there)\n")
+        return 1
+    return int(not kept)
+
+
+class Printed(io.TextIOBase):
+    """A stream that writes on, and keeps what was written."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        """As any stream."""
+        self.text += text
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        """As any stream."""
+        self._stream.flush()
 
 
 def parser() -> argparse.ArgumentParser:
     """The grammar of scripts/prove."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--out", type=Path, default=Path("out/prove"), metavar="DIR", help="default: out/prove")
+    common.add_argument("--write", action="store_true", help="put what is printed into docs/measurements.md")
     suite = argparse.ArgumentParser(add_help=False)
     suite.add_argument("patterns", nargs="*", default=["tag:pr"], help="of the ops suite's cases; default: tag:pr")
     suite.add_argument("--rounds", type=int, default=8)

@@ -445,6 +445,22 @@ def test_a_launch_cannot_put_another_file_in_place_of_the_results(caller: Caller
     assert caller.artifacts == {}
 
 
+def test_results_of_an_earlier_job_are_not_uploaded(caller: Caller) -> None:
+    """A machine that keeps its workspace from job to job still has them when the first step refuses the values."""
+    file = caller.stage.actions.source / ".github/workflows/gpu-benchmark.yml"
+    before, first, after = file.read_text().partition("      - name: Check the values\n")
+    earlier = "      - run: mkdir results && touch results/Old-0.results.jsonl results/Old-0.confirm.results.jsonl\n"
+    file.write_text(f"{before}{earlier}{first}{after}")
+    caller.call(name="Old", confirm="yes")
+    caller.assert_nothing_ran()
+
+
+def test_results_are_in_a_folder_of_their_own(caller: Caller) -> None:
+    assert caller.call().code == 0
+    assert f"--output=results/{FILE}" in caller.commands
+    assert {line.split()[0] for line in caller.stage.actions.checkouts} == {"merge-base", "head"}
+
+
 def test_what_was_measured_before_a_failure_is_uploaded(caller: Caller) -> None:
     program = caller.stage.actions.programs / "evenbench"
     program.write_text(f"{EVENBENCH}exit 70\n")

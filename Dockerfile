@@ -83,8 +83,9 @@ RUN pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheel .
 
 # ---- the image
 FROM stack
-RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel \
-    pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
+# Copied, not mounted: a builder's cache may not look into a mount, and would keep an older evenbench.
+COPY --from=wheel /wheel/ /opt/evenbench/wheel/
+RUN pip install --no-cache-dir --no-deps --no-index /opt/evenbench/wheel/*.whl
 
 # Caches live where a volume can hold them; all else may be mounted read-only.
 # NVIDIA's container toolkit refuses a host whose driver is too old, and mounts what NVML needs.

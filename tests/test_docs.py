@@ -24,10 +24,10 @@ from evenbench.runner.case.declare import Bench, Implementation, Work, case
 from evenbench.runner.case.discover import PACKAGE, load, points_of
 from evenbench.runner.config import parse, resolve
 from evenbench.runner.config.keys import CompareKeys, DefaultsKeys, Keys, OverrideKeys, SuiteKeys, checked
-from evenbench.runner.config.suites import _File, _MuteKeys
+from evenbench.runner.config.suites import _MuteKeys, _SuitesFile
 from evenbench.runner.errors import ConfigError
 from evenbench.runner.records import SCHEMA, events, fields, header, read
-from evenbench.runner.worker.launch.bench import Skipped, open_case
+from evenbench.runner.worker.launch.bench import NotMeasured, open_case
 from tests.test_repository import tracked
 
 VERBS = {verb.name for verb in TABLE}
@@ -125,7 +125,7 @@ def test_examples_give_right_results(name: str, source: str, tmp_path: Path) -> 
         for implementation in opened.names:
             try:
                 runnable = opened.make(implementation)
-            except Skipped as reason:
+            except NotMeasured as reason:
                 assert "not installed" in str(reason)  # noqa: PT017 - the other implementations go on
                 continue
             for _ in range(2):  # a missing reset shows in the second call
@@ -215,7 +215,7 @@ def test_every_verdict_is_explained_and_no_other() -> None:
 # -------------------------------------------------------------------------------------------------------- configuration
 
 SECTIONS: Mapping[str, type[Keys]] = {
-    "## Top level": _File,
+    "## Top level": _SuitesFile,
     "## Measuring: keys of `defaults`": DefaultsKeys,
     "## Judging: keys of `compare`": CompareKeys,
     "## Suites": SuiteKeys,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evenbench.reports.history.change_points import RUNS_MIN, steps
-from evenbench.reports.history.changes import Found, detect
+from evenbench.reports.history.changes import Detected, detect
 from evenbench.reports.history.series import all_series, overview, series_of
 from evenbench.reports.history.site import Site, pages
 from evenbench.reports.history.store import opened
@@ -106,7 +106,7 @@ def quick(folder: Path) -> dict[str, float]:
         with opened(data) as duck:
             return len(overview(duck))
 
-    def all_changes() -> Found:
+    def all_changes() -> Detected:
         with opened(data) as duck:
             return detect(all_series(duck))
 

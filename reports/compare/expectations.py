@@ -18,18 +18,18 @@ from evenbench.runner.records.fields import ROUNDS_MAX
 
 from ..load.results import Placed, Results
 from ..rows.outcome import Expected, distinct
-from ..rows.side_row import Key, SideRow, Sides, times
+from ..rows.side_row import Key, SideRow, SideRows, times
 
 HOST = "cpu"  # device of a case that runs on the CPU: its model is that of the CPU
 SMALLER_IS_BETTER = "device_busy_ms"
 NS_PER_MS = 1e6
 
 
-def expected(results: Results, sides: Sides | None = None) -> tuple[Expected, ...]:
+def expected(results: Results, sides: SideRows | None = None) -> tuple[Expected, ...]:
     """The outcome of every expectation, in the order of the file; of a row without one for its model, one that says so."""
     if not results.expectations:
         return ()
-    sides = sides or Sides(results)
+    sides = sides or SideRows(results)
     by_row: dict[Key, list[ExpectationEvent]] = {}
     for event in results.expectations:
         by_row.setdefault((event.case, event.implementation), []).append(event)

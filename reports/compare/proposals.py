@@ -14,7 +14,7 @@ from evenbench.runner.errors import UsageError
 
 from ..load.results import Results
 from ..rows.outcome import row_name
-from ..rows.side_row import SideRow, Sides
+from ..rows.side_row import SideRow, SideRows
 from ..text import sanitise
 from ..units import count
 from .expectations import models, value_of
@@ -44,7 +44,7 @@ class Proposals:
 
 
 @dataclass
-class _Seen:
+class _RowLaunches:
     """The launches of a row, in all runs: its figures, and what is told of them."""
 
     values: list[float] = field(default_factory=list)
@@ -64,7 +64,7 @@ def propose(runs: Iterable[Results], patterns: Sequence[str], known: Sequence[Ex
     Raises:
         UsageError: head was slowed on purpose in a run, or a run is given twice.
     """
-    seen: dict[Key, _Seen] = {}
+    seen: dict[Key, _RowLaunches] = {}
     left_out: dict[str, None] = {}
     taken: set[tuple[str, int]] = set()  # runs and shards of theirs
     for results in runs:
@@ -93,7 +93,7 @@ def propose(runs: Iterable[Results], patterns: Sequence[str], known: Sequence[Ex
 
 def _rows(results: Results, patterns: Sequence[str]) -> Iterable[tuple[SideRow, str]]:
     """The rows of head, each with the reason why it has no figure; empty where it has."""
-    sides = Sides(results)
+    sides = SideRows(results)
     for key in sides.keys(("head",)):
         row = sides.row("head", key)
         if row.case is None or row.status == "absent" or (patterns and not select(patterns, key[0], row.case.tags)):
@@ -107,14 +107,14 @@ def _rows(results: Results, patterns: Sequence[str]) -> Iterable[tuple[SideRow, 
             yield row, ""
 
 
-def _take(row: SideRow, results: Results, known: Sequence[Expectation], seen: dict[Key, _Seen]) -> None:
+def _take(row: SideRow, results: Results, known: Sequence[Expectation], seen: dict[Key, _RowLaunches]) -> None:
     if row.case is None or row.implementation is None or not row.placed:
         return
     device = sanitise(models(row, results)[0], NAME_MAX)
     case, name = row.case.id, row.implementation.name
     metrics = [each.metric for each in known if (each.device, each.case, each.implementation) == (device, case, name)]
     for metric in metrics or [_metric(row)]:
-        into = seen.setdefault((device, case, name, metric), _Seen())
+        into = seen.setdefault((device, case, name, metric), _RowLaunches())
         values = [value_of(row, [each], metric) for each in row.placed]
         into.values += [value for value in values if value is not None and math.isfinite(value) and value > 0]
         if results.header.started >= into.started:
@@ -138,7 +138,7 @@ def _by(row: SideRow, results: Results) -> str:
     return ", ".join(part for part in (*parts, f"driver {driver}" if driver else "") if part)
 
 
-def _proposal(key: Key, seen: _Seen, today: date) -> Expectation:
+def _proposal(key: Key, seen: _RowLaunches, today: date) -> Expectation:
     middle = median(seen.values)
     value = float(f"{middle:.{DIGITS}g}")
     off = max(abs(each - middle) for each in seen.values) / middle

@@ -16,7 +16,7 @@ from ..rows import notes
 from ..rows.outcome import MAIN, MeasuredRow, Report, distinct
 from ..rows.pair import mutes_of
 from ..rows.run_facts import facts_of
-from ..rows.side_row import SideRow, Sides, times
+from ..rows.side_row import SideRow, SideRows, times
 from ..units import setting
 from .expectations import expected
 
@@ -40,7 +40,7 @@ def measured(results: Results, today: date | None = None, judge_by: JudgeSetting
         today: decides which mutes have ended; None: all have.
         judge_by: whose mutes hold, in place of those in the file.
     """
-    sides = Sides(results)
+    sides = SideRows(results)
     rows: list[MeasuredRow] = []
     by_case: dict[str, list[SideRow]] = {}
     for key in sides.keys(("head",)):

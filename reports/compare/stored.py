@@ -9,7 +9,7 @@ from types import MappingProxyType
 from evenbench.runner.errors import NothingMeasured, UsageError
 from evenbench.runner.records import End, LaunchEvent, SideInfo, SideName
 
-from ..load.results import Failed, Launch, Placed, Results, Skipped
+from ..load.results import Failed, Launch, Placed, RecordedSkip, Results
 from ..rows.outcome import distinct
 
 HEAD_SHARDS = 1_000  # added to the numbers of head's shards: no run has as many, so none is taken for one of base
@@ -125,7 +125,7 @@ class _Relabelled:
     launches: tuple[Launch, ...]
     measurements: Mapping[tuple[str, str], tuple[Placed, ...]]
     failures: tuple[Failed, ...]
-    skips: tuple[Skipped, ...]
+    skips: tuple[RecordedSkip, ...]
 
     @classmethod
     def of(cls, source: Stored, name: SideName, first_shard: int) -> _Relabelled:
@@ -153,6 +153,8 @@ class _Relabelled:
                 if id(each.launch) in renamed
             ),
             skips=tuple(
-                Skipped(renamed[id(each.launch)], each.record) for each in results.skips if id(each.launch) in renamed
+                RecordedSkip(renamed[id(each.launch)], each.record)
+                for each in results.skips
+                if id(each.launch) in renamed
             ),
         )

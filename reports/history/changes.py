@@ -16,7 +16,7 @@ from evenbench.runner.records.reader import printable, strict_json
 
 from ..load.proofs import moment
 from .change_points import RUNS_MIN, SMALLEST, steps
-from .series import PLACE, Place, Point, Series
+from .series import PLACE, Series, SeriesKey, SeriesPoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,9 +58,9 @@ class Change(Record):
     p: Finite
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SeriesKey:
         """The series that it is in."""
-        return Place(**{name: getattr(self, name) for name in PLACE})
+        return SeriesKey(**{name: getattr(self, name) for name in PLACE})
 
     @property
     def slower(self) -> bool:
@@ -72,7 +72,7 @@ _ADAPTER: TypeAdapter[Change] = TypeAdapter(Change)
 
 
 @dataclass(frozen=True)
-class Found:
+class Detected:
     """All change points of a history.
 
     Attributes:
@@ -94,7 +94,7 @@ class Found:
         return f"{together} of {of} rows of this machine changed in this run: look at the machine first"
 
 
-def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Found:
+def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Detected:
     """Where series changed. Raises UsageError where the library is missing."""
     changes: list[Change] = []
     together, of = Counter[tuple[str, str]](), Counter[str]()
@@ -108,7 +108,7 @@ def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Found:
             together[change.run_id, change.uuid] += 1
     changes.sort(key=lambda change: (change.at, abs(change.change)), reverse=True)
     at_once = {key: (count, of[key[1]]) for key, count in together.items()}
-    return Found(tuple(changes), number, years, at_once)
+    return Detected(tuple(changes), number, years, at_once)
 
 
 def changes_of(series: Series, smallest: float = SMALLEST) -> list[Change]:
@@ -144,7 +144,7 @@ def new_ones(changes: Sequence[Change], told: Sequence[Change], series: Iterable
 
     More nights move a change point by a run or two.
     """
-    by_place: dict[Place, list[Change]] = {}
+    by_place: dict[SeriesKey, list[Change]] = {}
     for each in told:
         by_place.setdefault(each.place, []).append(each)
     places = {each.place for each in changes if each.place in by_place}
@@ -209,6 +209,6 @@ def since(changes: Iterable[Change], when: str) -> list[Change]:
     return [each for each in changes if (at := moment(each.at)) is not None and at >= limit]
 
 
-def _middle(points: Sequence[Point]) -> float:
+def _middle(points: Sequence[SeriesPoint]) -> float:
     ordered = sorted(point.ns for point in points)
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

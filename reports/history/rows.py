@@ -17,7 +17,7 @@ from evenbench.runner.records import SideName
 from ..load.proofs import moment
 from ..load.results import Results
 from ..rows.outcome import distinct
-from ..rows.side_row import Key, SideRow, Sides, times
+from ..rows.side_row import Key, SideRow, SideRows, times
 from ..statistics.location import grouped_medians
 
 NAME, MAJOR, MINOR = "evenbench.history", 1, 1
@@ -112,7 +112,7 @@ def rows_of(results: Results, side: SideName) -> RunRows:
     started = moment(header.started)
     if started is None:
         raise UntrustedInput("started: must be a time with its zone, in ISO 8601")
-    sides = Sides(results)
+    sides = SideRows(results)
     keys = sides.keys((side,))
     found = [sides.row(side, key).alone() for key in keys]
     if not any(row.placed for row in found):

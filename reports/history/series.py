@@ -25,7 +25,7 @@ RECENT_DAYS = 30  # over which an overview tells a change; the median of as many
 
 
 @dataclass(frozen=True)
-class Place:
+class SeriesKey:
     """What tells one series from another."""
 
     case: str
@@ -46,7 +46,7 @@ class Place:
         return self.case, self.implementation
 
 
-class Point(NamedTuple):
+class SeriesPoint(NamedTuple):
     """One run of a series: when (UTC), what, its time with the quartiles of its launches, in ns."""
 
     started: datetime
@@ -61,15 +61,15 @@ class Point(NamedTuple):
 class Series:
     """The runs of a place, oldest first, and the name of its device."""
 
-    place: Place
+    place: SeriesKey
     device: str
-    points: tuple[Point, ...]
+    points: tuple[SeriesPoint, ...]
 
 
 class Glance(NamedTuple):
     """A row's newest series at a glance: its last run, and its time then, `RECENT_DAYS` before, and in all runs (ns)."""
 
-    place: Place
+    place: SeriesKey
     device: str
     runs: int
     last: datetime
@@ -78,7 +78,7 @@ class Glance(NamedTuple):
     all_ns: Floats
 
 
-PLACE: Sequence[str] = tuple(field.name for field in fields(Place))
+PLACE: Sequence[str] = tuple(field.name for field in fields(SeriesKey))
 _GROUP = ", ".join(f'"{name}"' for name in PLACE)
 
 
@@ -118,7 +118,7 @@ def overview(duck: DuckDBPyConnection) -> list[Glance]:
     places = zip(*(found[name].tolist() for name in PLACE), strict=True)
     return [
         Glance(
-            place=Place(*place),
+            place=SeriesKey(*place),
             device=str(found["device"][n]),
             runs=int(found["runs"][n]),
             last=lasts[n].replace(tzinfo=UTC),
@@ -145,8 +145,8 @@ def _series(duck: DuckDBPyConnection, where: str, values: Sequence[Any]) -> list
     columns = duck.fetchnumpy()
     columns["started"] = [each.replace(tzinfo=UTC) for each in columns["started"].astype("datetime64[us]").tolist()]
     rows = map(
-        Point._make,
+        SeriesPoint._make,
         zip(*(column if isinstance(column, list) else column.tolist() for column in columns.values()), strict=True),
     )
     width = len(PLACE)
-    return [Series(Place(*row[:width]), row[width], tuple(islice(rows, row[width + 1]))) for row in found]
+    return [Series(SeriesKey(*row[:width]), row[width], tuple(islice(rows, row[width + 1]))) for row in found]

@@ -15,8 +15,8 @@ from ..load.proofs import Proof, ProofHistory, history_of, moment
 from ..render.page.page import breakable
 from ..rows.outcome import row_name
 from ..text import sanitise
-from .changes import Change, Found
-from .series import Glance, Place, Point, Series
+from .changes import Change, Detected
+from .series import Glance, Series, SeriesKey, SeriesPoint
 from .store import safe
 from .text import SHORT, commits, compare_url, machine, stack
 
@@ -36,7 +36,7 @@ class Site:
 
     glances: Sequence[Glance]
     series: Sequence[Series]
-    found: Found
+    found: Detected
     proofs: Sequence[Proof]
     repository_url: str
 
@@ -161,7 +161,7 @@ def _machine(uuid: str, series: Sequence[Series], proofs: Sequence[Proof]) -> di
     stacks: dict[str, tuple[datetime, datetime, set[str]]] = {}
     for each in series:
         place = each.place
-        name = stack(Place(**{**vars(place), "timer": "", "cache": ""}))
+        name = stack(SeriesKey(**{**vars(place), "timer": "", "cache": ""}))
         first, until, runs = stacks.get(name, (each.points[0].started, each.points[-1].started, set()))
         first, until = min(first, each.points[0].started), max(until, each.points[-1].started)
         stacks[name] = first, until, runs | {point.run_id for point in each.points}
@@ -260,7 +260,7 @@ def _picture(series: Sequence[Series], changes: Sequence[Change], site: Site) ->
     }
 
 
-def _band(frame: _Frame, points: Sequence[Point]) -> str:
+def _band(frame: _Frame, points: Sequence[SeriesPoint]) -> str:
     there = [f"{frame.x(point.started):.1f},{frame.y(point.high_ns):.1f}" for point in points]
     back = [f"{frame.x(point.started):.1f},{frame.y(point.low_ns):.1f}" for point in reversed(points)]
     return " ".join([*there, *back])

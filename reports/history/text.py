@@ -10,8 +10,8 @@ from .. import units
 from ..render.comment.markdown import COMMENT_BUDGET, Block, cell, code, fit, link, marker, plain, row, table
 from ..rows.outcome import MAIN, row_name
 from ..text import sanitise
-from .changes import DETECTED, Change, Found, dump
-from .series import RECENT_DAYS, Glance, Place, Point, Series
+from .changes import DETECTED, Change, Detected, dump
+from .series import RECENT_DAYS, Glance, Series, SeriesKey, SeriesPoint
 
 BARS = "▁▂▃▄▅▆▇█"
 RECENT = 10  # runs of a series that `show` lists
@@ -21,7 +21,7 @@ NEITHER = "no change points"
 FLAT = 0.01  # a scale covers at least this share of the time: less is noise, and drawn large would look like more
 
 
-def show(case: str, series: Sequence[Series], found: Found, width: int) -> str:
+def show(case: str, series: Sequence[Series], found: Detected, width: int) -> str:
     """A case over time, a part for each series, and the last runs."""
     parts = [sanitise(case)]
     for each in series:
@@ -32,7 +32,7 @@ def show(case: str, series: Sequence[Series], found: Found, width: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def show_json(case: str, series: Sequence[Series], found: Found) -> dict[str, Any]:
+def show_json(case: str, series: Sequence[Series], found: Detected) -> dict[str, Any]:
     """The same, raw."""
     return {
         "schema": "evenbench.history.case/1.0",
@@ -91,7 +91,7 @@ def glances_json(rows: Sequence[Glance]) -> dict[str, Any]:
     }
 
 
-def detected(changes: Sequence[Change], found: Found) -> str:
+def detected(changes: Sequence[Change], found: Detected) -> str:
     """The change points, the newest first, and over how much was looked."""
     lines = []
     for each in changes:
@@ -105,7 +105,7 @@ def detected(changes: Sequence[Change], found: Found) -> str:
     return "\n".join([*lines, *said, f"{total} in {found.series:,} series over {found.years:.1f} years\n"])
 
 
-def detected_json(changes: Sequence[Change], found: Found) -> dict[str, Any]:
+def detected_json(changes: Sequence[Change], found: Detected) -> dict[str, Any]:
     """The same, raw."""
     return {
         "schema": DETECTED,
@@ -115,7 +115,7 @@ def detected_json(changes: Sequence[Change], found: Found) -> dict[str, Any]:
     }
 
 
-def as_json(change: Change, found: Found) -> dict[str, Any]:
+def as_json(change: Change, found: Detected) -> dict[str, Any]:
     """One change point, and what makes it suspicious."""
     return {**change.model_dump(by_alias=True), "suspicious": found.suspicious(change)}
 
@@ -160,19 +160,19 @@ def commits(change: Change) -> str:
     return f"{change.good[:SHORT]}..{change.bad[:SHORT]}"
 
 
-def machine(place: Place) -> str:
+def machine(place: SeriesKey) -> str:
     """Where a series was measured, in the words that tell it from others."""
     return sanitise(place.uuid or "no GPU") + (f" {sanitise(place.mig)}" if place.mig else "")
 
 
-def stack(place: Place) -> str:
+def stack(place: SeriesKey) -> str:
     """With what a series was measured."""
     named = (("driver", place.driver), ("torch", place.torch), ("evenbench", place.harness), ("image", place.image))
     told = [f"{name} {sanitise(value)}" for name, value in named if value]
     return " · ".join([*told, *(sanitise(each) for each in (place.timer, place.cache) if each)])
 
 
-def _suspicion(change: Change, found: Found) -> str:
+def _suspicion(change: Change, found: Detected) -> str:
     text = found.suspicious(change)
     return f"{change.at[:10]}, {machine(change.place)}: {text}" if text else ""
 
@@ -194,7 +194,7 @@ def _heading(series: Series) -> list[str]:
     return [where, stack(series.place), runs]
 
 
-def _plot(points: Sequence[Point], changes: Sequence[Change], width: int) -> list[str]:
+def _plot(points: Sequence[SeriesPoint], changes: Sequence[Change], width: int) -> list[str]:
     """One line of bars, as many runs a bar as it takes to fit, and a mark under each change point."""
     each = -(-len(points) // max(width - 2, 1))
     groups = [points[at : at + each] for at in range(0, len(points), each)]

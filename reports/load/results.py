@@ -55,7 +55,7 @@ class Failed(NamedTuple):
     record: Failure
 
 
-class Skipped(NamedTuple):
+class RecordedSkip(NamedTuple):
     """A skip and the launch that recorded it."""
 
     launch: LaunchEvent
@@ -96,7 +96,7 @@ class Results:
     launches: tuple[Launch, ...]
     measurements: Mapping[tuple[str, str], tuple[Placed, ...]]
     failures: tuple[Failed, ...]
-    skips: tuple[Skipped, ...]
+    skips: tuple[RecordedSkip, ...]
     artifacts: tuple[Artifact, ...]
     ceilings: tuple[CeilingsEvent, ...]
     expectations: tuple[ExpectationEvent, ...]
@@ -274,7 +274,7 @@ def merge(shards: Sequence[Gathered]) -> Results:
             for shard in shards
             for record in shard.failures
         ),
-        skips=tuple(Skipped(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
+        skips=tuple(RecordedSkip(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
         # A stale copy in a folder without cases is told by every shard.
         artifacts=tuple(dict.fromkeys(artifact for shard in shards for artifact in shard.artifacts)),
         ceilings=tuple(ceilings for shard in shards for ceilings in shard.ceilings),

@@ -24,7 +24,7 @@ class _Output(BaseModel):
     summary: str | None = None
 
 
-class Check(BaseModel):
+class CheckRun(BaseModel):
     """A check run of ours."""
 
     id: int
@@ -64,7 +64,7 @@ class CheckRuns:
     name: str
     url: str
 
-    def newest(self) -> Check | None:
+    def newest(self) -> CheckRun | None:
         """The one of ours that GitHub shows."""
         return max(self._ours(), key=lambda check: check.id, default=None)
 
@@ -88,7 +88,7 @@ class CheckRuns:
             body = self._body(newer.stamp, newer.text)
             self.github.edit(f"/repos/{self.repository}/check-runs/{ours[mine].id}", body)
 
-    def edit(self, check: Check, stamp: Stamp, text: CheckText) -> str:
+    def edit(self, check: CheckRun, stamp: Stamp, text: CheckText) -> str:
         """Change a check run, if need be. Returns what was done; empty for nothing."""
         body = self._body(stamp, text)
         there = (check.external_id, check.status, check.conclusion, check.output.title, check.output.summary)
@@ -97,15 +97,15 @@ class CheckRuns:
         self.github.edit(f"/repos/{self.repository}/check-runs/{check.id}", body)
         return f"check run edited: {text.conclusion or body['status']}"
 
-    def _ours(self) -> Iterator[Check]:
+    def _ours(self) -> Iterator[CheckRun]:
         """A job of a pull request may bear the name, too, but not our stamp."""
         path = f"/repos/{self.repository}/commits/{self.head_sha}/check-runs"
         for each in self.github.pages(path, "check_runs", check_name=self.name, filter="all"):
-            check = checked(Check, each)
+            check = checked(CheckRun, each)
             if check.app is not None and check.app.slug == APP and check.stamp is not None:
                 yield check
 
-    def _of(self, stamp: Stamp) -> Check | None:
+    def _of(self, stamp: Stamp) -> CheckRun | None:
         return next((check for check in self._ours() if check.stamp == stamp), None)
 
     def _body(self, stamp: Stamp, text: CheckText) -> dict[str, Any]:

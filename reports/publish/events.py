@@ -39,7 +39,7 @@ ENDED: Mapping[str, State] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Run:
+class WorkflowRun:
     """A run of a workflow.
 
     Attributes:
@@ -74,7 +74,7 @@ class Event:
 
     kind: Kind
     repository: str
-    run: Run
+    run: WorkflowRun
     action: str = ""
     conclusion: str = ""
     path: str = ""
@@ -87,7 +87,7 @@ class Event:
     suite: str = ""
 
 
-def read_event(data: object, repository: str, own: Run) -> Event:
+def read_event(data: object, repository: str, own: WorkflowRun) -> Event:
     """The event in a payload.
 
     Args:
@@ -150,7 +150,7 @@ def _workflow_run(run: _WorkflowRun, action: str, repository: str) -> Event:
     return Event(
         "workflow_run",
         repository,
-        Run(run.id, run.run_attempt, run.run_number, run.html_url, seconds(run.created_at)),
+        WorkflowRun(run.id, run.run_attempt, run.run_number, run.html_url, seconds(run.created_at)),
         action=action,
         conclusion=run.conclusion or "",
         path=run.path,
@@ -161,7 +161,7 @@ def _workflow_run(run: _WorkflowRun, action: str, repository: str) -> Event:
     )
 
 
-def _dispatch(inputs: Mapping[str, Any], repository: str, own: Run) -> Event:
+def _dispatch(inputs: Mapping[str, Any], repository: str, own: WorkflowRun) -> Event:
     values = {name: str(inputs.get(name) or "").strip() for name in ("pull_request", "head_sha", "suite")}
     number = NUMBER.fullmatch(values["pull_request"])
     if values["pull_request"] and number is None:

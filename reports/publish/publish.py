@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from ..render.comment.comment import Links, comment
 from ..render.comment.markdown import COMMENT_BUDGET
 from .accepted import Acceptance, acceptance
-from .check_run import Check, CheckRuns
+from .check_run import CheckRun, CheckRuns
 from .client import GitHub, Unprocessable
-from .events import Run
+from .events import WorkflowRun
 from .outcome import (
     LABEL,
     CheckText,
@@ -42,7 +42,7 @@ NEWER = "a newer run has written already"
 
 
 @dataclass(frozen=True)
-class Target:
+class PublishTarget:
     """Where an outcome is published.
 
     Attributes:
@@ -58,7 +58,7 @@ class Target:
     number: int | None
     head_sha: str
     suite: str
-    run: Run
+    run: WorkflowRun
     workflow: str = "manual.yml"
 
     @property
@@ -67,7 +67,7 @@ class Target:
         return config_name(self.suite)
 
 
-def publish(github: GitHub, target: Target, outcome: Outcome, links: Links) -> list[str]:
+def publish(github: GitHub, target: PublishTarget, outcome: Outcome, links: Links) -> list[str]:
     """Write the check run and, on a pull request, the comment. Returns what was done, a few words each.
 
     Raises:
@@ -94,7 +94,7 @@ _Ours = list[tuple[_Comment, Stamp]]
 class _Publisher:
     """One call of `publish`."""
 
-    def __init__(self, github: GitHub, target: Target, outcome: Outcome, links: Links) -> None:
+    def __init__(self, github: GitHub, target: PublishTarget, outcome: Outcome, links: Links) -> None:
         self._github = github
         self._target = target
         self._outcome = outcome
@@ -153,7 +153,7 @@ class _Publisher:
         by = label.by if label is not None else ""
         return accepted_check(text, by) if by and text.conclusion == "failure" else text
 
-    def _accept(self, last: Stamp, check: Check | None, label: Acceptance | None) -> list[str]:
+    def _accept(self, last: Stamp, check: CheckRun | None, label: Acceptance | None) -> list[str]:
         """The run brought no table, and that of its commit stands: the label is what it may be about."""
         if label is None or not label.by:
             return [f"the label does not count: {label.why}" if label else "the table of this commit stands"]

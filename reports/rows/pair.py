@@ -21,7 +21,7 @@ from ..units import percent
 from . import notes
 from .losses import SKIPPED, WRONG
 from .outcome import HEADLINE_ORDER, MAIN, TABLE_ORDER, ComparedRow, Verdict, distinct
-from .side_row import Key, SideRow, Sides, counted, differences, failures_of, other_device, tick, times, unreadable
+from .side_row import Key, SideRow, SideRows, counted, differences, failures_of, other_device, tick, times, unreadable
 
 TOO_FEW = "too few "  # how the judge's warning about rounds or launches begins
 
@@ -53,7 +53,7 @@ def pairs_of(
     results: Results, today: date, mutes: Sequence[Mute], settings: JudgeSettings, other: SideName = "head"
 ) -> list[Pair]:
     """All rows of base and head, or of base and another side in its place, with what holds for each."""
-    sides = Sides(results)
+    sides = SideRows(results)
     pairs = []
     for key in sides.keys(("base", other)):
         effects = [effect for pattern, effect in settings.min_effects if select((pattern,), key[0], ())]

@@ -113,7 +113,7 @@ class SideRow:
         return self
 
 
-class Sides:
+class SideRows:
     """Answers for each key what became of it on a side; the losses are sorted once."""
 
     def __init__(self, results: Results) -> None:

@@ -119,7 +119,7 @@ def _warnings(row: Row, whole: int) -> tuple[str, ...]:
     return ((few,) if whole < MIN_ROUNDS else ()) + dropped
 
 
-class Judged(Protocol):
+class OpenOrNot(Protocol):
     """The part of a `Judgement` that decides whether its row goes on."""
 
     @property
@@ -132,7 +132,7 @@ class Judged(Protocol):
     def p_equivalent(self) -> float: ...
 
 
-def open_rows(judgements: Sequence[Judged], settings: Settings, *, shards: int = 1) -> list[Hashable]:
+def open_rows(judgements: Sequence[OpenOrNot], settings: Settings, *, shards: int = 1) -> list[Hashable]:
     """The keys of the rows that go on to the next look.
 
     A row stops as changed where Holm over all `shards`, each of as many rows, must reject it; as unchanged where it is

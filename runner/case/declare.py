@@ -112,7 +112,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One case: a workload with fixed parameters.
 
     Args:
@@ -172,11 +172,11 @@ class Case:
             raise CaseError(f"case {self.name!r}: skip= needs why=")
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[GridPoint]:
         """All grid points, in the order of the grid."""
         keys = sorted(self.params)
         return [
-            Point(
+            GridPoint(
                 self,
                 Params(dict(zip(keys, values, strict=True))),
                 case_id(self.name, dict(zip(keys, values, strict=True))),

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import CaseError
-from .declare import Case, Point
+from .declare import Case, GridPoint
 
 PACKAGE = "_evenbench_cases"
 SKIPPED_FOLDERS = frozenset({"__pycache__", "artifacts"})  # caches, and generated code that cases keep beside them
@@ -41,7 +41,7 @@ class BrokenFile:
 
 
 @dataclass(frozen=True)
-class Found:
+class CasesDirectory:
     """What a cases directory holds.
 
     Args:
@@ -55,7 +55,7 @@ class Found:
 
 def load(
     directory: Path, *, without: Collection[str] = (), announce: Callable[[str], object] = lambda _: None
-) -> Found:
+) -> CasesDirectory:
     """Import every ``*.py`` below a directory and collect the `Case` objects that are attributes of its modules.
 
     Left out are hidden folders, ``__pycache__`` and ``artifacts``. A case counts once, for the file that declares it;
@@ -91,10 +91,10 @@ def load(
     cases = [replace(case, file=_relative(case.file, directory)) for case in cases]
     cases.sort(key=lambda case: (case.file, case.line))  # stable: cases of one line stay as they were declared
     _refuse_duplicates(cases)
-    return Found(cases, broken)
+    return CasesDirectory(cases, broken)
 
 
-def points_of(found: Found) -> list[Point]:
+def points_of(found: CasesDirectory) -> list[GridPoint]:
     """All grid points, in the order of file, declaration and grid."""
     return [point for case in found.cases for point in case.points]
 

@@ -110,7 +110,7 @@ _Cases: TypeAlias = Annotated[
 ]
 
 
-class _File(Keys):
+class _ExpectationsFile(Keys):
     version: int
     devices: Annotated[dict[Line, _Cases], Field(max_length=MODELS_MAX)] = {}  # noqa: RUF012 - pydantic copies it
 
@@ -126,7 +126,7 @@ def parse(text: str, source: str) -> tuple[Expectation, ...]:
         version = data.get("version") if isinstance(data, dict) else None
         if isinstance(version, int) and version != VERSION:
             raise ConfigError(f"version: must be {VERSION}, not {shown(version)}")
-        found = tuple(_expectations(checked(_File, {} if data is None else data, "")))
+        found = tuple(_expectations(checked(_ExpectationsFile, {} if data is None else data, "")))
         if len(found) > EXPECTATIONS_MAX:
             raise ConfigError(f"devices: hold more than {EXPECTATIONS_MAX} expectations")
     except ConfigError as error:
@@ -134,7 +134,7 @@ def parse(text: str, source: str) -> tuple[Expectation, ...]:
     return found
 
 
-def _expectations(file: _File) -> Iterable[Expectation]:
+def _expectations(file: _ExpectationsFile) -> Iterable[Expectation]:
     for device, cases in file.devices.items():
         for case, implementations in cases.items():
             for implementation, figures in implementations.items():

@@ -123,7 +123,7 @@ def parse(text: str, source: str) -> Config:
     data = safe_yaml.read(text, source)
     try:
         _check_version(data)
-        return _config(checked(_File, {} if data is None else data, ""))
+        return _config(checked(_SuitesFile, {} if data is None else data, ""))
     except ConfigError as error:
         raise ConfigError(f"{error.message}, in {source}", error.hint) from None
 
@@ -186,7 +186,7 @@ class _MuteKeys(Keys):
     until: Annotated[date, BeforeValidator(_day)]
 
 
-class _File(Keys):
+class _SuitesFile(Keys):
     version: int
     setup: Text = ""
     preload: Annotated[tuple[Name, ...], AnyList] = ()
@@ -208,7 +208,7 @@ def _check_version(data: object) -> None:
         )
 
 
-def _config(file: _File) -> Config:
+def _config(file: _SuitesFile) -> Config:
     written = file.defaults.model_dump()
     defaults = {**written, **_raised(file.defaults.set_keys(), written)}
     _check_looks(defaults, "", ["defaults"], file.defaults.set_keys())

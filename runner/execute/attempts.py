@@ -76,7 +76,7 @@ class LaunchSpec:
 
 
 @dataclass
-class Recorder:
+class LaunchRecorder:
     """Numbers the launches of a run and writes what comes of them."""
 
     writer: Writer
@@ -119,7 +119,7 @@ class Recorder:
         )
 
 
-class Loss(NamedTuple):
+class LaunchLoss(NamedTuple):
     """Why a launch gave nothing for a case: the kind of its failure, and a line of text."""
 
     kind: Literal["crashed", "timeout"]
@@ -128,13 +128,13 @@ class Loss(NamedTuple):
 
 def run_targets(
     session: Session,
-    recorder: Recorder,
+    recorder: LaunchRecorder,
     spec: LaunchSpec,
     job: Message,
     targets: Sequence[Message],
     accept: Callable[[int, Message], None],
     progress: Progress,
-) -> dict[str, Loss]:
+) -> dict[str, LaunchLoss]:
     """Launch until every target was tried. Returns the cases that no launch finished, and why.
 
     Args:
@@ -144,7 +144,7 @@ def run_targets(
     """
     by_id = {target["id"]: target for target in targets}
     trials = Trials(list(by_id))
-    lost: dict[str, Loss] = {}
+    lost: dict[str, LaunchLoss] = {}
     attempt = 0
     while ids := trials.next():
         asked = {**job, "targets": [by_id[case] for case in ids]}
@@ -153,7 +153,7 @@ def run_targets(
         error = outcome.what_happened(spec.side)
         for case in given_up:
             recorder.fail(outcome.number, spec.side, case, outcome.kind, error, session.output_tail())
-            lost[case] = Loss(outcome.kind, error)
+            lost[case] = LaunchLoss(outcome.kind, error)
         if not given_up and (outcome.status != "ok" or outcome.culprit):  # what it was in is tried again
             recorder.fail(outcome.number, spec.side, None, outcome.kind, error, session.output_tail())
         attempt += 1
@@ -162,7 +162,7 @@ def run_targets(
 
 def _attempt(
     session: Session,
-    recorder: Recorder,
+    recorder: LaunchRecorder,
     spec: LaunchSpec,
     attempt: int,
     job: Message,
@@ -195,7 +195,11 @@ def _attempt(
 
 
 def _accept(
-    accept: Callable[[int, Message], None], outcome: Launched, recorder: Recorder, spec: LaunchSpec, message: Message
+    accept: Callable[[int, Message], None],
+    outcome: Launched,
+    recorder: LaunchRecorder,
+    spec: LaunchSpec,
+    message: Message,
 ) -> None:
     try:
         if message.get("case", message.get("id")) != outcome.culprit:

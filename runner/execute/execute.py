@@ -17,16 +17,16 @@ from ..machine.gpus import refuse_lost
 from ..plan.balance import parts_of
 from ..plan.expectations import cpu_model, events_of, unknown_cases
 from ..plan.planting import planted_case
-from ..plan.selection import Crew, Found, choose, discover, refuse_broken, unmatched
+from ..plan.selection import Crew, SideCases, choose, discover, refuse_broken, unmatched
 from ..records import CaseEvent, End, Event, Resumed, SideEvent, SideName, Writer
-from .attempts import LaunchSpec, Progress, Recorder
+from .attempts import LaunchRecorder, LaunchSpec, Progress
 from .chains import Chain, Lanes
 from .preparation import fix_counts, prepare
 from .rounds import CaseTable, Judge, Rounds, Run
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """How a run went, for the exit code and the last lines on the terminal."""
 
     hopeless: list[str] = field(default_factory=list)  # selected case files that no side can import
@@ -46,7 +46,7 @@ def execute(
     writer: Writer,
     progress: Progress,
     judge: Judge | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Measure. Writes everything after the header.
 
     Args:
@@ -59,8 +59,8 @@ def execute(
     """
     began = time.monotonic()
     deadline = began + run.settings.budget_s
-    outcome = Outcome()
-    recorder = Recorder(writer, launches=run.taken.launches if run.taken else 0, cpu=cpu_model())
+    outcome = RunOutcome()
+    recorder = LaunchRecorder(writer, launches=run.taken.launches if run.taken else 0, cpu=cpu_model())
     # Cases for a GPU import torch: warmed first, a side's processes have it already when they look for its cases.
     crews = chains[0].crews
     warm = {crew.name: _warm(crew.name, chains, run, progress) for crew in crews if run.gpu is not None}
@@ -102,7 +102,7 @@ def _warm(side: SideName, chains: Sequence[Chain], run: Run, progress: Progress)
 
 
 def _lanes(
-    run: Run, chains: Sequence[Chain], found: Mapping[SideName, Found], chosen: Mapping[SideName, Sequence[str]]
+    run: Run, chains: Sequence[Chain], found: Mapping[SideName, SideCases], chosen: Mapping[SideName, Sequence[str]]
 ) -> Lanes:
     """Which GPU measures which cases: as the interrupted run had it, else evenly by what they took in earlier runs."""
     on_device = {
@@ -145,10 +145,10 @@ def _tell_side(crew: Crew, warm: Message | None, run: Run, writer: Writer) -> bo
 def _prepared(
     run: Run,
     lanes: Lanes,
-    found: Mapping[SideName, Found],
+    found: Mapping[SideName, SideCases],
     chosen: Mapping[SideName, Sequence[str]],
     forkable: Mapping[SideName, bool],
-    recorder: Recorder,
+    recorder: LaunchRecorder,
     progress: Progress,
 ) -> Sequence[CaseEvent]:
     """The `case` lines: new ones, or those of the run that is taken up, whose sides are prepared all the same."""
@@ -172,7 +172,7 @@ def _prepared(
     return cases
 
 
-def _look_for_stale(crew: Crew, found: Found, prepared: Mapping[str, CaseEvent]) -> None:
+def _look_for_stale(crew: Crew, found: SideCases, prepared: Mapping[str, CaseEvent]) -> None:
     """Which saved copies no case gives any more; none where a file cannot be imported.
 
     A helper in any folder may declare cases for such a file, and their copies lie beside the helper.
@@ -188,10 +188,10 @@ class _Preparation:
 
     run: Run
     side: SideName
-    found: Found
+    found: SideCases
     chosen: Sequence[str]
     fork: bool
-    recorder: Recorder
+    recorder: LaunchRecorder
     progress: Progress
 
     def on(self, chain: Chain, mine: Callable[[str], bool]) -> Mapping[str, CaseEvent]:
@@ -213,13 +213,13 @@ class _Preparation:
         return events
 
 
-def _odd(run: Run, found: Mapping[SideName, Found]) -> list[str]:
+def _odd(run: Run, found: Mapping[SideName, SideCases]) -> list[str]:
     """Expectations about cases that head has not; nothing where a file with cases cannot be imported here."""
     head = found.get("head")
     return [] if head is None or head.broken else unknown_cases(run.expected, head.points)
 
 
-def end_of(outcome: Outcome) -> End:
+def end_of(outcome: RunOutcome) -> End:
     """The last line of a run's file."""
     return End(
         at=_now(),

@@ -23,12 +23,12 @@ from ..machine.locks import HOST, machine_locks
 from ..plan.expectations import expectations_of
 from ..plan.plan import Plan
 from ..plan.request import Request, check_cases, check_directory, config_of, header_of, settings_of
-from ..plan.selection import Crew, Found, discover
+from ..plan.selection import Crew, SideCases, discover
 from ..records import Header, SideEvent, Writer
 from ..sides import Checkout, Side, Sides, SideSpec, code_stamps, edited_since, shared_preload
 from .attempts import Progress
 from .chains import Chain
-from .execute import Outcome, end_of, execute
+from .execute import RunOutcome, end_of, execute
 from .resume import cut_to_header, same_gpus, take_up
 from .rounds import Run, Taken
 
@@ -42,7 +42,7 @@ class Done:
     """A finished run: its file, how it went, and the configuration that judges it."""
 
     output: Path
-    outcome: Outcome
+    outcome: RunOutcome
     config: Config
     settings: RunSettings
 
@@ -155,7 +155,7 @@ def _edits(side: Side, before: Mapping[str, Any]) -> list[str]:
     return [f"{side.name}: {named}"] if files else []
 
 
-def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, Found]:
+def discover_only(request: Request, log: Callable[[str], None]) -> tuple[Config, SideCases]:
     """The cases of one side, found in a process of it, as `evenbench list` shows them."""
     with Sides(request.repo, log=log) as sides:
         spec = request.specs[0]
@@ -190,7 +190,7 @@ def _measure_sides(
     writer: Writer,
     progress: Callable[[int], contextlib.AbstractContextManager[Progress]],
     judge: Callable[[Path], Collection[str]] | None,
-) -> Outcome:
+) -> RunOutcome:
     header = planned.header
     plan = Plan(tuple(spec.name for spec in request.specs), header.seed, header.rounds, request.shard, request.share)
     preload = planned.config.preload

@@ -7,20 +7,20 @@ from typing import Any
 
 from ..config import RunSettings
 from ..launchers.launcher import Message
-from ..plan.selection import TEXT_KEPT, Crew, Found, Point, job_of
+from ..plan.selection import TEXT_KEPT, Crew, DiscoveredCase, SideCases, job_of
 from ..records import CaseEvent, ImplementationRecord, SideName
 from ..timing import protocol
-from .attempts import LaunchSpec, Loss, Progress, Recorder, run_targets
+from .attempts import LaunchLoss, LaunchRecorder, LaunchSpec, Progress, run_targets
 
-NEVER_REPORTED = Loss("crashed", "its launch finished without a word about it")
+NEVER_REPORTED = LaunchLoss("crashed", "its launch finished without a word about it")
 
 
 def prepare(
     crew: Crew,
-    found: Found,
+    found: SideCases,
     ids: Sequence[str],
     settings: RunSettings,
-    recorder: Recorder,
+    recorder: LaunchRecorder,
     spec: LaunchSpec,
     progress: Progress,
 ) -> dict[str, CaseEvent]:
@@ -62,7 +62,7 @@ def prepare(
 
 def fix_counts(
     prepared: Mapping[SideName, Mapping[str, CaseEvent]],
-    found: Mapping[SideName, Found],
+    found: Mapping[SideName, SideCases],
     settings: RunSettings,
     *,
     verb: str,
@@ -112,7 +112,7 @@ def _with_counts(
     return one.model_copy(update={"samples": counts.samples, "warmup": counts.warmup, "batch": batch})
 
 
-def _target(point: Point, settings: RunSettings) -> Message:
+def _target(point: DiscoveredCase, settings: RunSettings) -> Message:
     measure = settings.measure_for(point.id, point.tags, _measuring(point))
     return {
         "id": point.id,
@@ -123,11 +123,11 @@ def _target(point: Point, settings: RunSettings) -> Message:
     }
 
 
-def _measuring(point: Point) -> dict[str, Any]:
+def _measuring(point: DiscoveredCase) -> dict[str, Any]:
     return {key: value for key, value in point.settings.items() if key in ("timer", "cache", "timeout_s")}
 
 
-def _case_event(side: SideName, point: Point, timeout_s: float, message: Message) -> CaseEvent:
+def _case_event(side: SideName, point: DiscoveredCase, timeout_s: float, message: Message) -> CaseEvent:
     fields = {key: value for key, value in message.items() if key not in ("event", "id", "inputs_checksum")}
     return CaseEvent.model_validate(
         {

@@ -21,7 +21,7 @@ from ..plan.planting import slow_down
 from ..plan.selection import Crew
 from ..records import CaseEvent, Look, Measurement, PlantRecord, SideName
 from ..words import count
-from .attempts import LaunchSpec, Progress, Recorder, record_of, run_targets, target_of
+from .attempts import LaunchRecorder, LaunchSpec, Progress, record_of, run_targets, target_of
 from .chains import Chain, Lanes, Pace
 
 LOST_ALLOWED = 1  # one loss may be an accident, and another look may make up for it
@@ -88,7 +88,7 @@ class CaseTable:
     extra: frozenset[str]
 
     @classmethod
-    def of(cls, events: Sequence[CaseEvent], recorder: Recorder, sides: Sequence[SideName]) -> CaseTable:
+    def of(cls, events: Sequence[CaseEvent], recorder: LaunchRecorder, sides: Sequence[SideName]) -> CaseTable:
         """From the `case` lines of all sides; tells the recorder their indices."""
         by_side: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
         for event in events:
@@ -110,7 +110,7 @@ class Rounds:
         table: CaseTable,
         forkable: Mapping[SideName, bool],
         deadly: Mapping[SideName, Sequence[str]],
-        recorder: Recorder,
+        recorder: LaunchRecorder,
         progress: Progress,
     ) -> None:
         self._deadly = deadly

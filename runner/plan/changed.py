@@ -16,7 +16,7 @@ from ..words import count
 
 
 @dataclass(frozen=True)
-class Change:
+class CommitRange:
     """Two commits to compare.
 
     Args:
@@ -35,7 +35,7 @@ class Change:
     merge_base: bool
 
 
-def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: bool, always: bool) -> Change:
+def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: bool, always: bool) -> CommitRange:
     """What lies between two commits of the repository that holds `folder`.
 
     Args:
@@ -55,14 +55,14 @@ def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: 
     has_cases = {sha: _holds(repo, sha, cases) for sha in (old, new)}
     if not any(has_cases.values()):
         why = f"Neither side has a folder {cases}/."
-        return Change(old, new, measure=False, why=why, cases_from="own", merge_base=from_merge_base)
+        return CommitRange(old, new, measure=False, why=why, cases_from="own", merge_base=from_merge_base)
     cases_from = "own" if has_cases[old] else "head"
     if always:
-        return Change(old, new, True, "It was asked for.", cases_from, from_merge_base)
+        return CommitRange(old, new, True, "It was asked for.", cases_from, from_merge_base)
     files = git("diff", "--name-only", "-z", "--no-renames", old, new, "--", cwd=repo).output.split(b"\0")
     names = [os.fsdecode(name) for name in files if name]
     measure, why = worth_measuring(_config(repo, old, cases), names)
-    return Change(old, new, measure, why, cases_from, from_merge_base)
+    return CommitRange(old, new, measure, why, cases_from, from_merge_base)
 
 
 def worth_measuring(config: Config | None, files: Sequence[str]) -> tuple[bool, str]:

@@ -10,7 +10,7 @@ from ..config import RunSettings, select
 from ..errors import UsageError
 from ..records import PlantRecord, SideName
 from ..records.fields import PLANT_MAX
-from .selection import PATTERN_HINT, Found
+from .selection import PATTERN_HINT, SideCases
 
 FRACTION = 0.05  # what a nightly run plants unless told otherwise
 NAMED = 3  # cases named where several match
@@ -32,7 +32,7 @@ def plant_of(text: str) -> PlantRecord:
 
 
 def planted_case(
-    plant: PlantRecord, found: Mapping[SideName, Found], settings: RunSettings, patterns: Sequence[str]
+    plant: PlantRecord, found: Mapping[SideName, SideCases], settings: RunSettings, patterns: Sequence[str]
 ) -> PlantRecord:
     """The same with the id of the case that head runs slower; of a sharded run, the same in all shards.
 

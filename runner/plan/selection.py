@@ -28,7 +28,7 @@ PATTERN_HINT = (
 CASES_MAX = 20_000  # of one side: more is a mistake in a parameter grid
 
 
-class Point(BaseModel):
+class DiscoveredCase(BaseModel):
     """A case as discovery found it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -72,10 +72,10 @@ class Crew:
 
 
 @dataclass(frozen=True)
-class Found:
+class SideCases:
     """What discovery found on one side."""
 
-    points: Mapping[str, Point]
+    points: Mapping[str, DiscoveredCase]
     broken: Sequence[Broken]
 
     @property
@@ -84,7 +84,7 @@ class Found:
         return [broken.file for broken in self.broken if broken.deadly]
 
 
-def discover(crew: Crew) -> Found:
+def discover(crew: Crew) -> SideCases:
     """All cases of a side, found in its processes.
 
     A file whose import kills or hangs its process costs only its own cases: discovery goes on without it.
@@ -93,18 +93,18 @@ def discover(crew: Crew) -> Found:
     while True:
         found, file, died = _discover_once(crew, [each.file for each in deadly])
         if not died:
-            return Found(found.points, [*found.broken, *deadly])
+            return SideCases(found.points, [*found.broken, *deadly])
         name = f"{file}: " if file else ""
         deadly.append(
             Broken(event="broken", file=file, error=f"{name}its import ended the process: {died}", deadly=True)
         )
         if not file or len(deadly) > DEADLY_MAX:
-            return Found(found.points, [*found.broken, *deadly])
+            return SideCases(found.points, [*found.broken, *deadly])
 
 
-def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[Found, str, str]:
+def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[SideCases, str, str]:
     """What one process found, the file that it imported last, and how it died; empty where it lived."""
-    points: dict[str, Point] = {}
+    points: dict[str, DiscoveredCase] = {}
     broken: list[Broken] = []
     file = died = ""
     for message in crew.session.launch(job_of("discover", crew, without), fork=True, timeout_s=IMPORT_TIMEOUT_S):
@@ -112,7 +112,7 @@ def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[Found, str, str]
             if message["event"] == "begin":
                 file = str(message.get("case"))[:NAME_MAX]
             elif message["event"] == "point":
-                point = Point.model_validate(message)
+                point = DiscoveredCase.model_validate(message)
                 points[point.id] = point
             elif message["event"] == "broken":
                 broken.append(Broken.model_validate(message))
@@ -122,7 +122,7 @@ def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[Found, str, str]
             broken.append(Broken(event="broken", file=file, error=f"{file}: discovery sent a malformed message"))
         if len(points) > CASES_MAX:
             raise UsageError(f"{crew.name} has more than {CASES_MAX} cases", "cut down the parameter grids")
-    return Found(points, broken), file, died
+    return SideCases(points, broken), file, died
 
 
 def job_of(kind: str, crew: Crew, without: Sequence[str]) -> Message:
@@ -130,7 +130,7 @@ def job_of(kind: str, crew: Crew, without: Sequence[str]) -> Message:
     return {"kind": kind, "root": str(crew.side.root), "cases": crew.cases, "without": list(without)}
 
 
-def refuse_broken(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:
+def refuse_broken(found: Mapping[SideName, SideCases], patterns: Sequence[str]) -> list[str]:
     """Case files that no side can import and that the selection may want, each with its error.
 
     Raises:
@@ -162,7 +162,7 @@ def may_hold(file: str, patterns: Sequence[str]) -> bool:
 
 
 def choose(
-    found: Mapping[SideName, Found], settings: RunSettings, patterns: Sequence[str], plan: Plan
+    found: Mapping[SideName, SideCases], settings: RunSettings, patterns: Sequence[str], plan: Plan
 ) -> dict[SideName, list[str]]:
     """The ids to measure on each side: those of the suite, the patterns and the shard.
 
@@ -194,7 +194,7 @@ def choose(
 
 
 def _nothing_selected(
-    found: Mapping[SideName, Found], settings: RunSettings, patterns: Sequence[str], number: int
+    found: Mapping[SideName, SideCases], settings: RunSettings, patterns: Sequence[str], number: int
 ) -> UsageError:
     points = {case_id: point for side in found.values() for case_id, point in side.points.items()}
     wanted = " ".join(patterns) or f"suite {settings.suite!r}"
@@ -213,7 +213,7 @@ def _nothing_selected(
     return UsageError(f"{wanted}: selects none of {count(number, 'case')}", PATTERN_HINT)
 
 
-def unmatched(found: Mapping[SideName, Found], patterns: Sequence[str]) -> list[str]:
+def unmatched(found: Mapping[SideName, SideCases], patterns: Sequence[str]) -> list[str]:
     """The patterns that select no case of any side: most often a slip of the pen."""
     points = {case_id: point for side in found.values() for case_id, point in side.points.items()}
     return [p for p in patterns if not any(select((p,), case_id, point.tags) for case_id, point in points.items())]

@@ -14,9 +14,9 @@ import requests
 from evenbench.reports.compare.compare import compare
 from evenbench.reports.load.results import load_file
 from evenbench.reports.publish.client import GitHub
-from evenbench.reports.publish.events import Run
+from evenbench.reports.publish.events import WorkflowRun
 from evenbench.reports.publish.outcome import Outcome, Stamp, parse
-from evenbench.reports.publish.publish import Target, publish
+from evenbench.reports.publish.publish import PublishTarget, publish
 from evenbench.reports.render.comment.comment import Links
 from evenbench.reports.render.comment.markdown import COMMENT_BUDGET
 from tests.build import Case
@@ -131,7 +131,7 @@ class TestTwoPublishers:
         """Publishes as run 51, from another thread, as another job would."""
         results = load_file(desk.results(SLOWER, name="other.results.jsonl"))
         outcome = Outcome.of(compare(results, datetime.now(UTC).date()))
-        target = Target(desk.fake.repository, 7, HEAD, "pr", Run(id, 1, 2, ""))
+        target = PublishTarget(desk.fake.repository, 7, HEAD, "pr", WorkflowRun(id, 1, 2, ""))
 
         def publishes() -> None:
             with requests.Session() as session:

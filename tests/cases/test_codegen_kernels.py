@@ -19,7 +19,7 @@ from cases.codegen.nvrtc import compiled, launcher
 from cases.codegen.passes import SCHEDULES
 from cases.codegen.program import Program
 from evenbench.runner.case.discover import PACKAGE, load, points_of
-from evenbench.runner.worker.launch.bench import Opened, Skipped, open_case
+from evenbench.runner.worker.launch.bench import NotMeasured, Opened, open_case
 from tests.conftest import ON_CI
 from tests.fakes.cuda_on_host import HostKernels
 
@@ -238,5 +238,5 @@ def test_without_a_gpu_the_vendor_is_measured_alone(name: str, cases: Mapping[st
     assert opened.bench.baseline == "vendor"
     opened.checked_call(opened.make("vendor"), opened.reference(), opened.inputs_checksum())
     for schedule in SCHEDULES:
-        with pytest.raises(Skipped, match="for NVIDIA GPUs only|requires cuda.core, which is not installed"):
+        with pytest.raises(NotMeasured, match="for NVIDIA GPUs only|requires cuda.core, which is not installed"):
             opened.make(schedule)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evenbench.runner.case.check import check_result, checksum, describe, poison, seed_everything, unwritten
-from evenbench.runner.case.declare import Bench, Implementation, Point
+from evenbench.runner.case.declare import Bench, GridPoint, Implementation
 from evenbench.runner.case.discover import load, points_of
 from evenbench.runner.errors import WrongResult
 
@@ -23,7 +23,7 @@ def tagged(*tags: str) -> list[Any]:
     return [pytest.param(point, id=point.id) for point in POINTS if point.case.tags & set(tags)]
 
 
-def build(point: Point, device: str) -> Bench:
+def build(point: GridPoint, device: str) -> Bench:
     seed_everything(point.seed)
     bench = point.case.function(point.params, device)
     assert isinstance(bench, Bench)
@@ -50,7 +50,7 @@ def other_calls(bench: Bench) -> dict[str, Callable[[], Any]]:
     return calls
 
 
-def checked(point: Point, device: str) -> tuple[Any, Any]:
+def checked(point: GridPoint, device: str) -> tuple[Any, Any]:
     """The result and its reference, after everything that a launch checks, for every implementation."""
     bench = build(point, device)
     assert bench.reference is not None
@@ -87,7 +87,7 @@ def test_every_operation_has_a_small_size_and_two_others() -> None:
 
 
 @pytest.mark.parametrize("point", tagged("impl"))
-def test_a_case_of_implementations_has_two_at_least(point: Point) -> None:
+def test_a_case_of_implementations_has_two_at_least(point: GridPoint) -> None:
     bench = build(point, "meta")
     assert bench.implementations is not None
     assert len(bench.implementations) >= 2
@@ -111,7 +111,7 @@ def test_every_case_says_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("point", tagged("small", "host"))
-def test_results_equal_their_references(point: Point) -> None:
+def test_results_equal_their_references(point: GridPoint) -> None:
     result, reference = checked(point, "cpu")
     wrong = result.copy() if "host" in point.case.tags else result.clone()
     wrong.reshape(-1)[-1] += abs(wrong).max()
@@ -120,14 +120,14 @@ def test_results_equal_their_references(point: Point) -> None:
 
 
 @pytest.mark.parametrize("point", tagged("small", "host"))
-def test_results_repeat(point: Point) -> None:
+def test_results_repeat(point: GridPoint) -> None:
     first, second = build(point, "cpu"), build(point, "cpu")
     call, other = first_call(first), first_call(second)
     assert checksum(call()) == checksum(call()) == checksum(other())
 
 
 @pytest.mark.parametrize("point", tagged("pr", "small", "host", "impl"))
-def test_work_counts_no_byte_twice(point: Point) -> None:
+def test_work_counts_no_byte_twice(point: GridPoint) -> None:
     """On torch's meta device: shapes without data, so that the large sizes cost nothing."""
     bench = build(point, "meta")
     assert bench.work is not None
@@ -147,7 +147,7 @@ def test_work_counts_no_byte_twice(point: Point) -> None:
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("default")  # torch.compile warns of its own defaults
 @pytest.mark.parametrize("point", tagged("pr", "small", "impl"))
-def test_results_equal_their_references_on_the_gpu(point: Point) -> None:
+def test_results_equal_their_references_on_the_gpu(point: GridPoint) -> None:
     torch.cuda.reset_peak_memory_stats()
     checked(point, "cuda")
     assert torch.cuda.max_memory_allocated() < 8 * 2**30

@@ -11,11 +11,11 @@ import requests
 
 from evenbench.reports.compare.compare import compare
 from evenbench.reports.publish.accepted import acceptance
-from evenbench.reports.publish.check_run import Check, CheckRuns
+from evenbench.reports.publish.check_run import CheckRun, CheckRuns
 from evenbench.reports.publish.client import GitHub, NotFound, Unprocessable
-from evenbench.reports.publish.events import Run, State, read_event
+from evenbench.reports.publish.events import State, WorkflowRun, read_event
 from evenbench.reports.publish.outcome import LABEL, Outcome, Stamp, check_text, parse
-from evenbench.reports.publish.publish import Target, publish
+from evenbench.reports.publish.publish import PublishTarget, publish
 from evenbench.reports.publish.pull_request import Pull, checked, current, resolve
 from evenbench.reports.render.comment.comment import Links
 from evenbench.runner.errors import GitHubRefused
@@ -50,7 +50,7 @@ def test_payloads_as_github_sends_them(name: str) -> None:
     data = payload(name)
     if name == "workflow_run":  # the example was made anonymous in one place only
         data["repository"] = data[name]["repository"]
-    found = read_event(data, "", Run(1, 1, 1, ""))
+    found = read_event(data, "", WorkflowRun(1, 1, 1, ""))
     assert found.kind == name
     assert found.repository == data["repository"]["full_name"]
     assert found.head_sha or name == "workflow_dispatch"
@@ -79,7 +79,7 @@ class TestMock:
         fake = FakeGitHub("octocat/Hello-World")
         fake.pulls[1347] = example("pull-request")
         event = run_event(fake, 1347)
-        assert resolve(github, read_event(event, "", Run(1, 1, 1, ""))).number == 1347
+        assert resolve(github, read_event(event, "", WorkflowRun(1, 1, 1, ""))).number == 1347
 
     def test_comments(self, github: GitHub) -> None:
         (listed,) = github.pages(f"{BELOW}/issues/7/comments")
@@ -98,7 +98,7 @@ class TestMock:
             stamp = Stamp("pr", outcome.state, HEAD, 1, 1, 1)
             assert runs.write(stamp, check_text(outcome, Links())).startswith("check run created")
         listed = next(github.pages(f"{BELOW}/commits/{HEAD}/check-runs", "check_runs", check_name="x", filter="all"))
-        ours = checked(Check, listed)
+        ours = checked(CheckRun, listed)
         text = check_text(Outcome("failed"), Links())
         assert runs.edit(ours, Stamp("pr", "failed", HEAD, 1, 1, 1), text) == "check run edited: failure"
 
@@ -146,7 +146,7 @@ class TestProxy:
             yield client(behind[1], session)
 
     def test_a_publisher_s_life(self, github: GitHub, fake: FakeGitHub) -> None:
-        own = Run(99, 1, 1, "https://github.com/octo-org/kernels/actions/runs/99")
+        own = WorkflowRun(99, 1, 1, "https://github.com/octo-org/kernels/actions/runs/99")
         links = Links(run="https://github.com/octo-org/kernels/actions/runs/50")
 
         def outcome(*cases: build.Case) -> Outcome:
@@ -155,7 +155,9 @@ class TestProxy:
         def says(what: Outcome, run: int) -> list[str]:
             event = read_event(run_event(fake, run=run), REPOSITORY, own)
             found = resolve(github, event).or_error()
-            return publish(github, Target(REPOSITORY, found.number, found.head_sha, "pr", event.run), what, links)
+            return publish(
+                github, PublishTarget(REPOSITORY, found.number, found.head_sha, "pr", event.run), what, links
+            )
 
         for number in range(120):
             fake.comment(7, "octocat", f"{number}")

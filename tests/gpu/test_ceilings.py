@@ -11,7 +11,7 @@ import pytest
 from evenbench.reports.render.terminal.vendor import stated
 from evenbench.runner.ceilings.probe.benchmarker import Benchmarker
 from evenbench.runner.ceilings.probe.peaks import find
-from evenbench.runner.ceilings.probe.probes import Target, Unsupported
+from evenbench.runner.ceilings.probe.probes import PeakTarget, Unsupported
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +34,7 @@ def device() -> Iterator[Any]:
     torch.set_float32_matmul_precision("highest")
 
 
-def targets(device: Any) -> dict[str, Target]:
+def targets(device: Any) -> dict[str, PeakTarget]:
     return {target.key: target for target in device.targets()}
 
 

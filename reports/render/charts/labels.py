@@ -48,7 +48,7 @@ def log_axis(values: Sequence[float], pixels: float, *, after: float = 0.0, down
     return Axis(low, low * math.exp(math.log(high / low) / (1 - after)), pixels, down)
 
 
-class Place(NamedTuple):
+class LabelPlace(NamedTuple):
     """Where a label stands, as an offset from its point in pixels, and how it is aligned there."""
 
     dx: float
@@ -69,14 +69,14 @@ class _Box(NamedTuple):
 
 
 PLACES = (
-    Place(GAP, 0, "left"),
-    Place(-GAP, 0, "right"),
-    Place(0, -LINE + 3, "center"),
-    Place(0, LINE - 3, "center"),
-    Place(GAP, -LINE + 3, "left"),
-    Place(GAP, LINE - 3, "left"),
-    Place(-GAP, -LINE + 3, "right"),
-    Place(-GAP, LINE - 3, "right"),
+    LabelPlace(GAP, 0, "left"),
+    LabelPlace(-GAP, 0, "right"),
+    LabelPlace(0, -LINE + 3, "center"),
+    LabelPlace(0, LINE - 3, "center"),
+    LabelPlace(GAP, -LINE + 3, "left"),
+    LabelPlace(GAP, LINE - 3, "left"),
+    LabelPlace(-GAP, -LINE + 3, "right"),
+    LabelPlace(-GAP, LINE - 3, "right"),
 )
 
 
@@ -86,7 +86,7 @@ def placed(
     width: float,
     height: float,
     lines: Sequence[Sequence[Pixel]] = (),
-) -> dict[int, tuple[str, Place]]:
+) -> dict[int, tuple[str, LabelPlace]]:
     """By point a name and its place: each name once, beside the first of its points where there is room; else nowhere.
 
     Args:
@@ -97,7 +97,7 @@ def placed(
     """
     along = [_around(place, 1) for line in lines for ends in pairwise(line) for place in _along(*ends)]
     taken = [_around(point, POINT) for point in points]
-    found: dict[int, tuple[str, Place]] = {}
+    found: dict[int, tuple[str, LabelPlace]] = {}
     for name, indices in list(names.items())[:MOST]:
         tries = (
             (index, place)
@@ -135,7 +135,7 @@ def _along(one: Pixel, other: Pixel) -> list[Pixel]:
     ]
 
 
-def _free(point: Pixel, text: str, taken: Sequence[_Box], width: float, height: float) -> Place | None:
+def _free(point: Pixel, text: str, taken: Sequence[_Box], width: float, height: float) -> LabelPlace | None:
     for place in PLACES:
         box = _box(point, text, place)
         inside = box.left >= 0 and box.top >= 0 and box.right <= width and box.bottom <= height
@@ -144,7 +144,7 @@ def _free(point: Pixel, text: str, taken: Sequence[_Box], width: float, height: 
     return None
 
 
-def _box(point: Pixel, text: str, place: Place) -> _Box:
+def _box(point: Pixel, text: str, place: LabelPlace) -> _Box:
     wide = CHARACTER * len(text)
     left = point[0] + place.dx - {"left": 0.0, "center": wide / 2, "right": wide}[place.align]
     middle = point[1] + place.dy

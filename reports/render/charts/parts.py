@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from .labels import SIZE, Axis, Place, spread
+from .labels import SIZE, Axis, LabelPlace, spread
 
 Values: TypeAlias = dict[str, Any]  # what JSON takes
 
@@ -96,7 +96,7 @@ def named(names: Sequence[Name], end: float, x: Axis, y: Axis) -> list[Values]:
         place = {"x": short(at), "y": short(y.value(pixel))}
         leader = place | {"x2": short(end), "y2": short(name.value)}
         found.append(_between([leader], {"type": "rule", "color": name.colour}))
-        found.append(texts([place | {"text": name.text}], name.colour, Place(4, 0, "left")))
+        found.append(texts([place | {"text": name.text}], name.colour, LabelPlace(4, 0, "left")))
     return found
 
 
@@ -106,7 +106,7 @@ def _between(values: Sequence[Values], mark: Values) -> Values:
     return {"data": {"values": list(values)}, "mark": mark, "encoding": ends}
 
 
-def texts(values: Sequence[Values], colour: str, place: Place) -> Values:
+def texts(values: Sequence[Values], colour: str, place: LabelPlace) -> Values:
     """Labels, each beside its place."""
     mark = {"type": "text", "color": colour, "fontSize": SIZE, "dx": place.dx, "dy": place.dy, "align": place.align}
     return {

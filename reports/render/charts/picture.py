@@ -19,7 +19,7 @@ from ...rows.roofline import Peaks, peaks_of
 from ...text import sanitise
 from . import roofline as roofline_chart
 from . import vega as plots
-from .roofline import WIDTH, Point
+from .roofline import WIDTH, ChartPoint
 
 Values: TypeAlias = dict[str, Any]
 
@@ -42,7 +42,7 @@ CONFIG: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def write_plot(path: Path, ceilings: CeilingsEvent | Peaks, cases: Sequence[Point] = ()) -> None:
+def write_plot(path: Path, ceilings: CeilingsEvent | Peaks, cases: Sequence[ChartPoint] = ()) -> None:
     """Draw a device's roofline and its bandwidth curve, with cases on them, as SVG or PNG by the file's ending.
 
     Args:
@@ -78,7 +78,7 @@ def check_plot(path: Path) -> None:
     plots.check(WHAT)
 
 
-def picture(peaks: Peaks, cases: Sequence[Point]) -> Values:
+def picture(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values:
     """The specification of both charts, one below the other, in light colours. Raises UsageError where there is neither."""
     charts = zip(TITLES, (roofline_chart.roofline(peaks, cases), roofline_chart.bandwidth(peaks, cases)), strict=True)
     drawn = [{"title": title, "width": WIDTH} | chart for title, chart in charts if chart is not None]

@@ -18,7 +18,7 @@ from ...rows.roofline import COPY, READ, WRITE, Peaks, is_cold
 from ...rows.times import Times
 from ...text import sanitise
 from ...units import unit_of
-from .labels import Axis, Place, log_axis, placed
+from .labels import Axis, LabelPlace, log_axis, placed
 from .parts import Line, Name, Values, axis_of, chart, decades, lines_of, margin, named, short, texts
 
 WIDTH, HEIGHT, CURVE_HEIGHT = 760, 430, 340  # pixels for which labels are placed; a page may draw wider
@@ -42,7 +42,7 @@ BYTES = (
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A case and implementation that ran on the device, with its work, its time, and the share of its ceiling."""
 
     case: str
@@ -71,7 +71,7 @@ class Point:
         return self.moved / self.ns * 1e9
 
 
-def charted(outcome: Comparison | Report) -> tuple[Peaks, list[Point]] | None:
+def charted(outcome: Comparison | Report) -> tuple[Peaks, list[ChartPoint]] | None:
     """The peaks of the device that most rows ran on, and the rows that they bind; None where no peaks are known."""
     found: dict[tuple[str, str], list[Peaks]] = {}
     for row in outcome.rows:
@@ -83,7 +83,7 @@ def charted(outcome: Comparison | Report) -> tuple[Peaks, list[Point]] | None:
     return peaks, points(outcome, peaks)
 
 
-def points(outcome: Comparison | Report, peaks: Peaks) -> list[Point]:
+def points(outcome: Comparison | Report, peaks: Peaks) -> list[ChartPoint]:
     """The rows that ran on the device of these peaks, head's side of two."""
     found = []
     for row in outcome.rows:
@@ -96,7 +96,7 @@ def points(outcome: Comparison | Report, peaks: Peaks) -> list[Point]:
             work, moved = times.work, times.work.bytes_read + times.work.bytes_written
             dtype = sanitise(work.dtype.removeprefix("torch."))
             found.append(
-                Point(row.case, row.implementation, dtype, work.matrix, work.flops, moved, times.ns, times.share)
+                ChartPoint(row.case, row.implementation, dtype, work.matrix, work.flops, moved, times.ns, times.share)
             )
     return found
 
@@ -108,7 +108,7 @@ def charts_of(outcome: Comparison | Report) -> dict[str, Values]:
     return {name: each for name, each in drawn.items() if each is not None}
 
 
-def roofline(peaks: Peaks, cases: Sequence[Point]) -> Values | None:
+def roofline(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values | None:
     """Operations a second over operations a byte: the roofs of the data types, and the cases under them.
 
     Cases without operations or without bytes have no place in it. None where the device has no roof.
@@ -141,7 +141,7 @@ def roofline(peaks: Peaks, cases: Sequence[Point]) -> Values | None:
     return chart(layers, across, axis_of(y, "operations a second", {"values": decades(y), "format": "~s"}), HEIGHT)
 
 
-def bandwidth(peaks: Peaks, cases: Sequence[Point]) -> Values | None:
+def bandwidth(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values | None:
     """Bytes a second over the bytes that an iteration moves: the curve of a copy, the peaks, and the cases.
 
     None where the device has no bandwidth.
@@ -175,7 +175,7 @@ def _times(row: ComparedRow | MeasuredRow) -> Times | None:
     return row.times if isinstance(row, MeasuredRow) else row.head or row.base
 
 
-def _tones(cases: Iterable[Point], roofs: Iterable[str]) -> Mapping[str, str]:
+def _tones(cases: Iterable[ChartPoint], roofs: Iterable[str]) -> Mapping[str, str]:
     """A colour for each data type: those of the cases first, in the order of their names; roofs without a case are dim."""
     used = sorted({case.dtype for case in cases})
     unused = sorted({key.partition("/")[2] for key in roofs} - set(used))
@@ -196,7 +196,7 @@ def _slope(text: str, line: Line) -> Values:
     """The name of the roof of memory, on its upper side, where no case can be."""
     (x, y), (x2, y2) = line.places
     place = {"x": short(x ** (1 / 3) * x2 ** (2 / 3)), "y": short(y ** (1 / 3) * y2 ** (2 / 3)), "text": text}
-    return texts([place], line.colour, Place(-10, -6, "right"))
+    return texts([place], line.colour, LabelPlace(-10, -6, "right"))
 
 
 def _sizes(x: Axis) -> list[int]:
@@ -207,7 +207,7 @@ def _sizes(x: Axis) -> list[int]:
 
 
 def _cases(
-    cases: Sequence[Point],
+    cases: Sequence[ChartPoint],
     where: Sequence[tuple[float, float]],
     lines: Sequence[Line],
     tones: Mapping[str, str],
@@ -224,14 +224,14 @@ def _cases(
         return x.at(place[0]), y.at(place[1])
 
     drawn = [[pixel(place) for place in line.places] for line in lines]
-    by_place: dict[Place, list[Values]] = {}
+    by_place: dict[LabelPlace, list[Values]] = {}
     found = placed([pixel(place) for place in where], names, x.pixels * (1 - LABELS), y.pixels, drawn)
     for index, (name, place) in found.items():
         by_place.setdefault(place, []).append({"x": values[index]["x"], "y": values[index]["y"], "text": name})
     return [_points(cases, values, tones), *(texts(each, "@ink", place) for place, each in by_place.items())]
 
 
-def _values(case: Point) -> Values:
+def _values(case: ChartPoint) -> Values:
     """What a reader is told of a case that is pointed at."""
     return {
         "case": case.case,
@@ -245,7 +245,7 @@ def _values(case: Point) -> Values:
     }
 
 
-def _points(cases: Sequence[Point], values: Sequence[Values], tones: Mapping[str, str]) -> Values:
+def _points(cases: Sequence[ChartPoint], values: Sequence[Values], tones: Mapping[str, str]) -> Values:
     domain = sorted({case.dtype for case in cases})
     both = len({case.matrix for case in cases}) > 1
     colour: Values = {"field": "dtype", "scale": {"domain": domain, "range": [tones[name] for name in domain]}}

@@ -17,7 +17,7 @@ NAMES_MAX = 12  # kernels of a row that are shown; a case with more is a model, 
 HASH_DIGITS = 8  # of a hash of the code: enough to see that two differ
 
 
-class Shape(NamedTuple):
+class KernelShape(NamedTuple):
     """What makes two kernels of one name the same."""
 
     grid: tuple[int, ...]
@@ -39,7 +39,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class KernelUse:
     """A kernel on one side: how often a call runs it, how long it takes, in how many of the side's launches."""
 
     a_call: float
@@ -82,7 +82,7 @@ def dimensions(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape))
 
 
-def _shape_lines(shape: Shape, sides: Mapping[SideName, Seen | None]) -> list[str]:
+def _shape_lines(shape: KernelShape, sides: Mapping[SideName, KernelUse | None]) -> list[str]:
     base, head = sides["base"], sides["head"]
     if base is None or head is None:
         side, one = ("base", base) if base is not None else ("head", head)
@@ -99,19 +99,21 @@ def _shape_lines(shape: Shape, sides: Mapping[SideName, Seen | None]) -> list[st
     return [f"  {ran} · {shape.words()}"]
 
 
-def _seen(placed: Sequence[Placed]) -> dict[tuple[str, Shape], Seen]:
+def _seen(placed: Sequence[Placed]) -> dict[tuple[str, KernelShape], KernelUse]:
     samples = sum(len(each.record.device_busy_ns) for each in placed)
-    counts: dict[tuple[str, Shape], int] = {}
-    medians: dict[tuple[str, Shape], list[int]] = {}
-    launches: dict[tuple[str, Shape], set[int]] = {}
+    counts: dict[tuple[str, KernelShape], int] = {}
+    medians: dict[tuple[str, KernelShape], list[int]] = {}
+    launches: dict[tuple[str, KernelShape], set[int]] = {}
     for each in placed:
         for kernel in each.record.kernels:
-            shape = Shape(tuple(kernel.grid), tuple(kernel.block), kernel.registers, kernel.shared_memory, kernel.code)
+            shape = KernelShape(
+                tuple(kernel.grid), tuple(kernel.block), kernel.registers, kernel.shared_memory, kernel.code
+            )
             key = (kernel.name, shape)
             counts[key] = counts.get(key, 0) + kernel.count
             medians.setdefault(key, []).extend([kernel.median_ns] if kernel.median_ns else [])
             launches.setdefault(key, set()).add(each.launch.launch)
     return {
-        key: Seen(count / samples, median(medians[key]) if medians[key] else None, len(launches[key]), len(placed))
+        key: KernelUse(count / samples, median(medians[key]) if medians[key] else None, len(launches[key]), len(placed))
         for key, count in counts.items()
     }

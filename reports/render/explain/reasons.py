@@ -54,7 +54,7 @@ def family_of(comparison: Comparison) -> Family:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRow:
     """A judged row, and the numbers that its verdict hangs on. Estimates and errors are of log(head / base).
 
     Attributes:
@@ -162,7 +162,7 @@ def otherwise(row: ComparedRow, comparison: Comparison, family: Family) -> str:
     return said
 
 
-def _more(judged: Judged) -> str:
+def _more(judged: JudgedRow) -> str:
     settled = judged.settled_after()
     if settled is None:
         return f". If it stays as it is, {ROUNDS_TRIED:,} rounds would not be enough: a quieter machine might"
@@ -172,10 +172,10 @@ def _more(judged: Judged) -> str:
     )
 
 
-def judged_of(row: ComparedRow, comparison: Comparison, family: Family) -> Judged:
+def judged_of(row: ComparedRow, comparison: Comparison, family: Family) -> JudgedRow:
     """The numbers that a judged row's verdict hangs on."""
     looks = len(comparison.facts.header.looks)
-    return Judged(row, family, looks, comparison.judged_by.equivalence)
+    return JudgedRow(row, family, looks, comparison.judged_by.equivalence)
 
 
 def _log(change: float) -> float:
@@ -183,7 +183,7 @@ def _log(change: float) -> float:
     return math.log1p(max(change, LEAST_CHANGE))
 
 
-def _way(judged: Judged) -> str:
+def _way(judged: JudgedRow) -> str:
     return "slower" if (judged.row.p_slower or 0) <= (judged.row.p_faster or 0) else "faster"
 
 

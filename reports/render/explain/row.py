@@ -22,7 +22,7 @@ from ... import units
 from ...load.results import Results
 from ...rows import notes
 from ...rows.outcome import ComparedRow, Comparison, distinct
-from ...rows.side_row import SideRow, Sides
+from ...rows.side_row import SideRow, SideRows
 from ...statistics.decision import EQUIVALENT_P
 from ...text import sanitise
 from .. import wording as describe
@@ -59,7 +59,7 @@ def why(
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
     """
-    sides, family = Sides(results), reasons.family_of(comparison)
+    sides, family = SideRows(results), reasons.family_of(comparison)
     doubts = [each for each in describe.warnings(comparison) if comparison.unreliable and each.startswith("unreliable")]
     parts: list[RenderableType] = [Text(sanitise(f"! {doubt}"), "yellow") for doubt in doubts]
     for row in rows[:ROWS_MAX]:

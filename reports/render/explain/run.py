@@ -23,7 +23,7 @@ from ... import units
 from ...load.packed import Sampled
 from ...load.results import Results
 from ...rows.outcome import distinct, row_name
-from ...rows.side_row import SideRow, Sides, times
+from ...rows.side_row import SideRow, SideRows, times
 from ...rows.times import Times
 from ...statistics.location import grouped_median
 from ...text import sanitise
@@ -51,7 +51,7 @@ def explain(results: Results, width: int = 120, *, colour: bool = False, cases: 
         colour: whether to write ANSI colours.
         cases: to explain; None for all.
     """
-    sides = Sides(results)
+    sides = SideRows(results)
     names: list[SideName] = [side.name for side in results.header.sides]
     keys = [key for key in sides.keys(names) if cases is None or key[0] in cases]
     rows = [(key, sides.row(name, key)) for key in keys for name in names]

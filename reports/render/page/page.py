@@ -24,7 +24,7 @@ from ... import units
 from ...load.results import Results
 from ...rows import commitments as beside
 from ...rows.outcome import MAIN, ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts
-from ...rows.side_row import Sides
+from ...rows.side_row import SideRows
 from .. import wording as describe
 from ..charts import roofline as roofline_chart
 from ..charts import values as charts
@@ -136,7 +136,7 @@ def address(case: str, implementation: str = MAIN) -> str:
 
 
 def _compared(results: Results, comparison: Comparison) -> _Body:
-    family, sides = reasons.family_of(comparison), Sides(results)
+    family, sides = reasons.family_of(comparison), SideRows(results)
     by_case: dict[str, list[ComparedRow]] = {}
     for row in comparison.rows:
         by_case.setdefault(row.case, []).append(row)
@@ -173,7 +173,7 @@ def _judged_part(row: ComparedRow, comparison: Comparison, family: reasons.Famil
 
 
 def _measured(results: Results, report: Report) -> _Body:
-    sides = Sides(results)
+    sides = SideRows(results)
     by_case: dict[str, list[MeasuredRow]] = {}
     for row in report.rows:
         by_case.setdefault(row.case, []).append(row)

@@ -16,7 +16,7 @@ from . import kernels
 from .benchmarker import Probe
 from .clocks import LaunchClock, WallClock, device_clock, repeated
 from .gemm import GEMM_DTYPES, GEMM_REST_S, gemm_shapes
-from .probes import BUFFER_BYTES, Shape, Target, Unsupported
+from .probes import BUFFER_BYTES, PeakTarget, Shape, Unsupported
 
 GRIDS: Sequence[tuple[int, int]] = (
     (256, 4),
@@ -106,17 +106,17 @@ class CudaDevice:
         """See `probes.Device`."""
         return self._clock.name
 
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Sequence[PeakTarget]:
         """See `probes.Device`."""
         return (
-            *(Target(f"compute/{dtype}", functools.partial(self._compute, dtype)) for dtype in kernels.ARITHMETIC),
-            *(Target(f"matrix/{dtype}/mma", functools.partial(self._matrix, dtype)) for dtype in kernels.MMA),
+            *(PeakTarget(f"compute/{dtype}", functools.partial(self._compute, dtype)) for dtype in kernels.ARITHMETIC),
+            *(PeakTarget(f"matrix/{dtype}/mma", functools.partial(self._matrix, dtype)) for dtype in kernels.MMA),
             *(
-                Target(f"matrix/{dtype}/library", functools.partial(self._library, dtype), GEMM_REST_S)
+                PeakTarget(f"matrix/{dtype}/library", functools.partial(self._library, dtype), GEMM_REST_S)
                 for dtype in GEMM_DTYPES
             ),
-            *(Target(f"memory/{way}", functools.partial(self._memory, way)) for way in kernels.MEMORY_WAYS),
-            Target("launch", self._launch, at_once=True),
+            *(PeakTarget(f"memory/{way}", functools.partial(self._memory, way)) for way in kernels.MEMORY_WAYS),
+            PeakTarget("launch", self._launch, at_once=True),
         )
 
     def window(self, nbytes: int) -> Sequence[Shape]:

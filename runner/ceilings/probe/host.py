@@ -11,7 +11,7 @@ from typing import Any
 
 from .benchmarker import Probe
 from .clocks import WallClock
-from .probes import BUFFER_BYTES, Shape, Target, Unsupported
+from .probes import BUFFER_BYTES, PeakTarget, Shape, Unsupported
 
 PRODUCT_SIZES = (256, 512, 1024, 2048)  # BLAS is fastest at one that depends on the caches
 VECTOR_SIZES = (1 << 14, 1 << 16, 1 << 18)  # values of an array that stays in a cache
@@ -54,17 +54,17 @@ class HostDevice:
         self._source, self._out = (self._words(nbytes, zeros=zeros) for _ in range(2))
         self._block = self._words(BLOCK_BYTES, zeros=zeros)
 
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Sequence[PeakTarget]:
         """See `probes.Device`."""
         return (
-            Target("compute/float32", functools.partial(self._products, "float32")),
-            Target("compute/float64", functools.partial(self._products, "float64")),
-            Target("compute/int32", self._multiplications),
-            *(Target(key, functools.partial(_refuse, why)) for key, why in SKIPPED.items()),
-            Target("memory/copy", functools.partial(self._memory, self._copy, 2)),
-            Target("memory/read", functools.partial(self._memory, self._read, 1)),
-            Target("memory/write", functools.partial(self._memory, self._write, 1)),
-            Target("launch", self._calls),
+            PeakTarget("compute/float32", functools.partial(self._products, "float32")),
+            PeakTarget("compute/float64", functools.partial(self._products, "float64")),
+            PeakTarget("compute/int32", self._multiplications),
+            *(PeakTarget(key, functools.partial(_refuse, why)) for key, why in SKIPPED.items()),
+            PeakTarget("memory/copy", functools.partial(self._memory, self._copy, 2)),
+            PeakTarget("memory/read", functools.partial(self._memory, self._read, 1)),
+            PeakTarget("memory/write", functools.partial(self._memory, self._write, 1)),
+            PeakTarget("launch", self._calls),
         )
 
     def window(self, nbytes: int) -> Sequence[Shape]:

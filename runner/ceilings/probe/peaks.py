@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from . import curve
 from .benchmarker import RANKING_SAMPLES, Benchmarker, Probe, retarget
-from .probes import Device, Target
+from .probes import Device, PeakTarget
 
 REPEATS = 5  # of the whole: what differs between them is how repeatable a ceiling is
 WINDOWS_MOST = 64  # of one launch of a small working set: their mean, and no more records than a timer holds
@@ -20,7 +20,7 @@ MATRIX_WAYS = ("mma", "library")
 
 
 @dataclass
-class Peaks:
+class FoundPeaks:
     """What was found, by key; `repeats` holds a peak for each repetition, of which the highest is the ceiling."""
 
     repeats: dict[str, list[float]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def find(
     repeats: int = REPEATS,
     only: str = "",
     rest: Callable[[float], object] = time.sleep,
-) -> Peaks:
+) -> FoundPeaks:
     """Measure everything that a device offers. What it does not, or what fails, stands in `skipped` with its reason.
 
     Args:
@@ -78,7 +78,7 @@ def find(
         only: beginning of the keys to measure; then without the curve.
         rest: waits for so many seconds.
     """
-    found = Peaks()
+    found = FoundPeaks()
     offered = [target for target in device.targets() if target.key.startswith(only)]
     for target in (target for target in offered if target.at_once):
         if chosen := _choose(target, bench, found, tell, warm=True):
@@ -106,7 +106,7 @@ def find(
 
 
 def _choose(
-    target: Target, bench: Benchmarker, found: Peaks, tell: Callable[[str], None], *, warm: bool
+    target: PeakTarget, bench: Benchmarker, found: FoundPeaks, tell: Callable[[str], None], *, warm: bool
 ) -> _Chosen | None:
     """The fastest shape of a target; None where none works. It is the device that gets warm, so the first one pays."""
     tell(target.key)
@@ -126,7 +126,7 @@ def _choose(
     return _Chosen(target.key, best.probe, iterations, target.rest_s)
 
 
-def _measure(chosen: _Chosen, bench: Benchmarker, found: Peaks, *, warm: bool) -> None:
+def _measure(chosen: _Chosen, bench: Benchmarker, found: FoundPeaks, *, warm: bool) -> None:
     """One more peak of a key; one that failed, or is no rate, takes the key out."""
     if chosen.key in found.skipped:
         return
@@ -145,7 +145,7 @@ def _measure(chosen: _Chosen, bench: Benchmarker, found: Peaks, *, warm: bool) -
         found.repeats.setdefault(chosen.key, []).append(rate)
 
 
-def _windows(device: Device, size: int, bench: Benchmarker, found: Peaks) -> float | None:
+def _windows(device: Device, size: int, bench: Benchmarker, found: FoundPeaks) -> float | None:
     """The bandwidth at which the fastest shape copies so many bytes; None where none does it."""
     try:
         ranked = [_window(shape.probe) for shape in device.window(size)]

@@ -26,7 +26,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Target:
+class PeakTarget:
     """One peak: its key, and what makes its shapes. Making them may raise; the key is then skipped, with the reason.
 
     Args:
@@ -51,7 +51,7 @@ class Device(Protocol):
     window_cap: int
     """The largest working set, in bytes."""
 
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Sequence[PeakTarget]:
         """All of them, in the order in which they are measured, but for those that are measured at once."""
 
     def window(self, nbytes: int) -> Sequence[Shape]:

@@ -44,7 +44,7 @@ PROC_MAPS = Path("/proc/self/maps")
 
 
 @dataclass(frozen=True)
-class Reading:
+class SpinReading:
     """Medians that the timer read for the two lengths, in nanoseconds."""
 
     short_ns: float
@@ -166,7 +166,7 @@ def spelled(version: int) -> str:
     return f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
 
 
-def _facts(reading: Reading, began: int) -> Facts:
+def _facts(reading: SpinReading, began: int) -> Facts:
     spent_ms = (time.perf_counter_ns() - began) / 1e6
     return {
         "timer": "cupti",
@@ -205,7 +205,7 @@ def _prove_drop_counter(timer: CuptiTimer, spin: Spin) -> str:
     )
 
 
-def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float) -> Reading:
+def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float) -> SpinReading:
     lengths = [SHORT_NS, LONG_NS] * repeats
     timer.open(count_copies=False, buffer_bytes=BUFFER_BYTES)
     try:
@@ -217,7 +217,7 @@ def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float
                 busy = segment.device_busy_ns
                 ladder = _spin_block(timer, spin, LADDER_NS)
                 tick_ns = tick_of(ladder.device_busy_ns)
-                reading = Reading(statistics.median(busy[::2]), statistics.median(busy[1::2]), tick_ns)
+                reading = SpinReading(statistics.median(busy[::2]), statistics.median(busy[1::2]), tick_ns)
                 fault = reading.fault(slope_error)
                 if not fault:
                     return reading

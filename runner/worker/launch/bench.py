@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...case import check
-from ...case.declare import Bench, Implementation, Point
+from ...case.declare import Bench, GridPoint, Implementation
 from ...errors import (
     EvenbenchError,
     InputsChanged,
@@ -26,7 +26,7 @@ ERROR_MAX = 2_000  # characters of an error's line; the records take twice as ma
 Call = Callable[[], Any]
 
 
-class Skipped(Exception):
+class NotMeasured(Exception):
     """A case or implementation that is not measured here, and why."""
 
 
@@ -88,7 +88,7 @@ class Runnable:
 class Opened:
     """A case built on a device."""
 
-    point: Point
+    point: GridPoint
     bench: Bench
     device: str
 
@@ -114,10 +114,10 @@ class Opened:
         try:
             require(found.requires)
             made = found.make()
-        except (Skipped, ImportError) as error:
+        except (NotMeasured, ImportError) as error:
             if name == bench.baseline:
                 raise SetupError(f"the baseline {name!r} cannot be made: {one_line(error)}") from None
-            raise Skipped(one_line(error) if isinstance(error, ImportError) else str(error)) from None
+            raise NotMeasured(one_line(error) if isinstance(error, ImportError) else str(error)) from None
         except Exception as error:
             raise classified(error, SetupError) from error
         match made:
@@ -193,17 +193,17 @@ class Opened:
 
 
 def require(modules: Sequence[str]) -> None:
-    """Raises `Skipped` naming the first module that cannot be found."""
+    """Raises `NotMeasured` naming the first module that cannot be found."""
     for name in modules:
         try:
             found = importlib.util.find_spec(name) is not None
         except ImportError:  # a parent package is missing
             found = False
         if not found:
-            raise Skipped(f"requires {name}, which is not installed")
+            raise NotMeasured(f"requires {name}, which is not installed")
 
 
-def open_case(point: Point, device: str) -> Opened:
+def open_case(point: GridPoint, device: str) -> Opened:
     """Seed everything from the id and build the case on a device.
 
     Raises:
@@ -212,7 +212,7 @@ def open_case(point: Point, device: str) -> Opened:
     """
     case = point.case
     if case.skip:
-        raise Skipped(case.why)
+        raise NotMeasured(case.why)
     require(case.requires)
     try:
         bench = _built(point, device)
@@ -223,7 +223,7 @@ def open_case(point: Point, device: str) -> Opened:
     return Opened(point, bench, device)
 
 
-def _built(point: Point, device: str) -> Any:
+def _built(point: GridPoint, device: str) -> Any:
     """What the case function returns, with the random generators seeded from the id.
 
     A generator of a library that the function itself imports is seeded only then, so the function is called again.

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...case import discover
-from ...case.declare import Point
+from ...case.declare import GridPoint
 from ...errors import CaseError, EvenbenchError
 from ...process import leftovers, stacks
 from ...process.channel import Channel
@@ -131,11 +131,11 @@ def identity(device: str) -> dict[str, Any]:
     return found
 
 
-def _load(job: dict[str, Any], channel: Channel) -> discover.Found:
+def _load(job: dict[str, Any], channel: Channel) -> discover.CasesDirectory:
     """The cases of the directory; none where there is no directory. Says which file it imports, while it discovers."""
     directory = Path(job["cases"])
     if not directory.is_dir():
-        return discover.Found([], [])
+        return discover.CasesDirectory([], [])
 
     def announce(file: str) -> None:
         if job["kind"] == "discover":
@@ -144,7 +144,7 @@ def _load(job: dict[str, Any], channel: Channel) -> discover.Found:
     return discover.load(directory, without=job["without"], announce=announce)
 
 
-def _discover(found: discover.Found, points: list[Point], channel: Channel) -> None:
+def _discover(found: discover.CasesDirectory, points: list[GridPoint], channel: Channel) -> None:
     for broken in found.broken:
         channel.send({"event": "broken", "file": broken.file, "error": broken.error, "usage": broken.usage})
     for point in points:
@@ -170,7 +170,7 @@ def _discover(found: discover.Found, points: list[Point], channel: Channel) -> N
 
 
 def _one_case(
-    work: Any, point: Point | None, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+    work: Any, point: GridPoint | None, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
 ) -> None:
     """One case, whatever it does: an error that escapes is the case's, never the launch's."""
     try:

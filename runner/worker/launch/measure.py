@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...case import check
-from ...case.declare import Point
+from ...case.declare import GridPoint
 from ...errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
 from ...process.channel import Channel
 from ...timing import protocol
 from ...timing.no_gc import no_collection
 from ...words import count
 from . import plant
-from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
+from .bench import Call, NotMeasured, Opened, Runnable, classified, one_line, open_case
 from .instruments import Instruments
 
 DEADLINE_SHARE = 0.8  # sampling stops at this share of a case's deadline, so that what was measured is reported
@@ -23,12 +23,14 @@ NS = 1_000_000_000
 STOPS = ("timeout", "precision")  # of several segments the gravest reason counts; else all ended by count
 
 
-def measure_case(point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel) -> None:
+def measure_case(
+    point: GridPoint, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+) -> None:
     """Measure all implementations of one case, and send a `measurement` or `failure` for each."""
     deadline = time.perf_counter_ns() + int(target["timeout_s"] * DEADLINE_SHARE * NS)
     try:
         opened = open_case(point, device)
-    except Skipped as reason:
+    except NotMeasured as reason:
         channel.send({"event": "skip", "case": point.id, "reason": str(reason)})
         return
     inputs = opened.inputs_checksum()
@@ -36,7 +38,7 @@ def measure_case(point: Point, target: dict[str, Any], device: str, instruments:
     for name in target["implementations"]:
         try:
             made[name] = opened.make(name)
-        except (Skipped, MeasurementError) as error:
+        except (NotMeasured, MeasurementError) as error:
             channel.send(_failure(point.id, name, error))
     gc.collect()
     with no_collection():
@@ -156,7 +158,7 @@ def _check(opened: Opened, runnable: Runnable, plan: Mapping[str, Any]) -> None:
 
 
 def _measurement(
-    point: Point,
+    point: GridPoint,
     target: dict[str, Any],
     name: str,
     parts: list[protocol.Measured],

@@ -10,18 +10,20 @@ import time
 from typing import Any
 
 from ...case import check
-from ...case.declare import Point
+from ...case.declare import GridPoint
 from ...errors import InputsChanged, MeasurementError, RuntimeFailure, WrongResult
 from ...process.channel import Channel
 from ...timing import host, protocol, select
-from .bench import Call, Opened, Runnable, Skipped, classified, one_line, open_case
+from .bench import Call, NotMeasured, Opened, Runnable, classified, one_line, open_case
 from .instruments import Instruments
 
 NO_HURRY_NS = 10**15  # a trial of three iterations needs no deadline of its own: the warm parent has one
 RESULT_UNSTABLE = ""  # the checksum recorded for a result that differs from call to call
 
 
-def prepare_case(point: Point, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel) -> None:
+def prepare_case(
+    point: GridPoint, target: dict[str, Any], device: str, instruments: Instruments, channel: Channel
+) -> None:
     """Prepare one case and send its `case` message."""
     message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
     try:
@@ -35,20 +37,22 @@ def prepare_case(point: Point, target: dict[str, Any], device: str, instruments:
         message |= _fingerprint(opened)
         message["implementations"] = _prepare_implementations(opened, timer, target, instruments)
         message |= _verdict(message["implementations"], opened.bench.baseline)
-    except Skipped as reason:
+    except NotMeasured as reason:
         message |= {"status": "skipped", "reason": str(reason)}
     except MeasurementError as error:
         message |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}
     channel.send(message)
 
 
-def give_texts(point: Point, target: dict[str, Any], device: str, _instruments: Instruments, channel: Channel) -> None:
+def give_texts(
+    point: GridPoint, target: dict[str, Any], device: str, _instruments: Instruments, channel: Channel
+) -> None:
     """Send the texts that a case generates, and its `case` message: nothing of it is made, called or timed."""
     message: dict[str, Any] = {"event": "case", "id": point.id, "device": device, "cache": target["cache"]}
     try:
         _send_texts(open_case(point, device), channel)
         message["status"] = "ok"
-    except Skipped as reason:
+    except NotMeasured as reason:
         message |= {"status": "skipped", "reason": str(reason)}
     except MeasurementError as error:
         message |= {"status": "failed", "kind": error.kind, "reason": one_line(error)}
@@ -123,7 +127,7 @@ def _prepare_implementation(
         again = check.checksum(runnable.result)
         found["check"] = "passed" if opened.bench.reference is not None else "unchecked"
         found["result"] = first if first == again else RESULT_UNSTABLE
-    except Skipped as reason:
+    except NotMeasured as reason:
         found |= {"status": "skipped", "reason": str(reason)}
     except MeasurementError as error:
         found |= {"status": _status(error), "kind": error.kind, "reason": one_line(error)}

@@ -47,7 +47,7 @@ def limits(reasons: int) -> list[str]:
     return [name for bit, name in CLOCK_LIMITS if reasons & bit]
 
 
-class Reading(NamedTuple):
+class DeviceReading(NamedTuple):
     """The device at one moment; None where NVML does not say."""
 
     sm_mhz: int | None
@@ -67,10 +67,10 @@ class Usage(NamedTuple):
 
 
 @dataclass
-class _Seen:
+class _Gathered:
     """What the thread has gathered."""
 
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[DeviceReading] = field(default_factory=list)
     usages: list[Usage] = field(default_factory=list)
     facts: Values = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class Telemetry:
         self._device = device
         self._note = note
         self._period_s = period_s
-        self._seen = _Seen()
+        self._seen = _Gathered()
         self._first = threading.Event()
         self._wake = threading.Event()
         self._stopping = False
@@ -160,9 +160,9 @@ class Telemetry:
             self._seen.usages.append(self._usage(handle))
         self._seen.readings.append(self._reading(handle))
 
-    def _reading(self, handle: Any) -> Reading:
+    def _reading(self, handle: Any) -> DeviceReading:
         nvml, began = self._nvml, time.perf_counter_ns()
-        return Reading(
+        return DeviceReading(
             sm_mhz=self._ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
             memory_mhz=self._ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
             power_mw=self._ask("nvmlDeviceGetPowerUsage", handle),
@@ -225,7 +225,7 @@ def start(device: str, environment: Mapping[str, str] | None = None) -> Telemetr
     return telemetry
 
 
-def _of_readings(readings: Sequence[Reading]) -> Values:
+def _of_readings(readings: Sequence[DeviceReading]) -> Values:
     values: Values = {"samples": len(readings)}
     if not readings:
         return values

@@ -25,7 +25,7 @@ from evenbench.reports.render.terminal.terminal import terminal
 from evenbench.reports.rows.outcome import Comparison, SecondRun
 from evenbench.runner.config import select
 from evenbench.runner.errors import NothingMeasured, UntrustedInput, UsageError
-from evenbench.runner.execute.execute import Outcome
+from evenbench.runner.execute.execute import RunOutcome
 from evenbench.runner.execute.measuring import Done
 from evenbench.runner.plan.plan import SEED_BITS, second_seed
 from evenbench.runner.plan.request import Request
@@ -364,7 +364,7 @@ def measuring(asked: list[Request], then: Callable[[Request], None] = lambda _: 
     def measure(request: Request) -> Done:
         asked.append(request)
         then(request)
-        return argparse.Namespace(output=request.output, outcome=Outcome())  # type: ignore[return-value]  # nobody looks
+        return argparse.Namespace(output=request.output, outcome=RunOutcome())  # type: ignore[return-value]  # nobody looks
 
     return measure
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenbench.reports.history.changes import Change, Found, detect
+from evenbench.reports.history.changes import Change, Detected, detect
 from evenbench.reports.history.series import Glance, Series
 from evenbench.reports.history.site import Site, page_of, pages
 from evenbench.reports.history.text import detected, glances, issue, show, show_json
@@ -187,7 +187,7 @@ class TestPages:
     def test_a_history_without_changes_says_so(self) -> None:
         flat = made(level((30, 1000)))
         assert "None." in Page(site(flat)["index.html"]).text
-        empty = dict(pages(Site((), (), Found((), 0, 0.0, {}), (), "")))
+        empty = dict(pages(Site((), (), Detected((), 0, 0.0, {}), (), "")))
         assert set(empty) == {"index.html", "machines.html"}
 
     def test_one_run_is_a_picture_too(self) -> None:

@@ -26,7 +26,7 @@ from evenbench.reports.history.changes import (
     since,
 )
 from evenbench.reports.history.rows import COLUMNS, SCHEMA, rows_of
-from evenbench.reports.history.series import Place, Point, Series, all_series, overview, rows_like, series_of
+from evenbench.reports.history.series import Series, SeriesKey, SeriesPoint, all_series, overview, rows_like, series_of
 from evenbench.reports.history.store import add, add_found, add_proof, connection, found_lines, opened, proofs_in, safe
 from evenbench.reports.history.text import detected_json
 from evenbench.runner.errors import NothingMeasured, UntrustedInput, UsageError
@@ -51,19 +51,21 @@ def night(number: int, *cases: Case, launches: Mapping[str, Any] | None = None, 
     return rows_of(build.results(cases or (RMS,), **(values | changes)), "head")
 
 
-def place(**changes: str) -> Place:
-    values = dict.fromkeys((*Place.__dataclass_fields__,), "") | {
+def place(**changes: str) -> SeriesKey:
+    values = dict.fromkeys((*SeriesKey.__dataclass_fields__,), "") | {
         "case": "a",
         "implementation": "main",
         "uuid": "GPU-1",
     }
-    return Place(**(values | changes))
+    return SeriesKey(**(values | changes))
 
 
 def made(times: Sequence[float], *, first: int = 0, **changes: str) -> Series:
     """A series of these times, a night each."""
     points = [
-        Point(START + timedelta(days=first + n), f"run-{first + n}", f"{first + n:040x}", ns, ns * 0.99, ns * 1.01)
+        SeriesPoint(
+            START + timedelta(days=first + n), f"run-{first + n}", f"{first + n:040x}", ns, ns * 0.99, ns * 1.01
+        )
         for n, ns in enumerate(times)
     ]
     return Series(place(**changes), "NVIDIA H200", tuple(points))

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenbench.reports.publish.client import GitHub
-from evenbench.reports.publish.events import Event, Run, read_event, state_of
+from evenbench.reports.publish.events import Event, WorkflowRun, read_event, state_of
 from evenbench.reports.publish.pull_request import Resolution, current, resolve
 from evenbench.runner.errors import EvenbenchError, GitHubRefused, PullRequestMoved, UntrustedInput, UsageError
 from tests.fakes.clock import Clock
 from tests.fakes.github import REPOSITORY, FakeGitHub, run_event
 
-OWN = Run(99, 1, 3, "https://github.com/octo-org/kernels/actions/runs/99", 1_764_000_000)
+OWN = WorkflowRun(99, 1, 3, "https://github.com/octo-org/kernels/actions/runs/99", 1_764_000_000)
 HEAD, BASE = "b" * 40, "a" * 40
 HERE = {"repository": {"full_name": REPOSITORY}}
 

@@ -15,7 +15,7 @@ from evenbench.runner.artifacts.texts import Texts
 from evenbench.runner.case.artifact_names import TEXT_MAX
 from evenbench.runner.errors import UsageError
 from evenbench.runner.execute.execute import _look_for_stale
-from evenbench.runner.plan.selection import Broken, Crew, Found, Point
+from evenbench.runner.plan.selection import Broken, Crew, DiscoveredCase, SideCases
 from evenbench.runner.records import Artifact, CaseEvent
 from evenbench.runner.records.fields import ARTIFACTS_MAX
 
@@ -142,10 +142,10 @@ class TestWhichNobodyCanTell:
         self, tree: Path, statuses: Sequence[Any], broken: Sequence[str], said: Sequence[str]
     ) -> None:
         points = {
-            name: Point(event="point", id=name, file="gen/k.py", line=1, on_cpu=True, source="0")
+            name: DiscoveredCase(event="point", id=name, file="gen/k.py", line=1, on_cpu=True, source="0")
             for name in ("gen/a", "gen/b")
         }
-        found = Found(points, [Broken(event="broken", file=file, error="no") for file in broken])
+        found = SideCases(points, [Broken(event="broken", file=file, error="no") for file in broken])
         prepared = {
             name: CaseEvent(index=0, side="head", id=name, file="gen/k.py", status=status)
             for name, status in zip(points, statuses, strict=False)

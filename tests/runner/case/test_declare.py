@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenbench.runner.case.declare import Bench, Case, Implementation, Point, Work, case
+from evenbench.runner.case.declare import Bench, Case, GridPoint, Implementation, Work, case
 from evenbench.runner.case.grid import ID_MAX, Params, case_id
 from evenbench.runner.errors import CaseError
 from evenbench.runner.records.fields import COUNT_MAX
@@ -224,7 +224,7 @@ def test_parameters_can_be_copied_and_sent() -> None:
 
 def test_a_point_cannot_be_changed() -> None:
     [point] = declare().points
-    assert isinstance(point, Point)
+    assert isinstance(point, GridPoint)
     with pytest.raises(AttributeError):
         point.id = "other"  # type: ignore[misc]
 

@@ -24,8 +24,8 @@ from evenbench.runner.ceilings.obtain import ceilings_of, key_of, obtain
 from evenbench.runner.ceilings.probe import curve
 from evenbench.runner.ceilings.probe.benchmarker import Benchmarker, Probe
 from evenbench.runner.ceilings.probe.clocks import TimerClock, WallClock, device_clock
-from evenbench.runner.ceilings.probe.peaks import REPEATS, WINDOWS_MOST, Peaks, find, spread_of
-from evenbench.runner.ceilings.probe.probes import PEAKS_VERSION, Shape, Target, Unsupported
+from evenbench.runner.ceilings.probe.peaks import REPEATS, WINDOWS_MOST, FoundPeaks, find, spread_of
+from evenbench.runner.ceilings.probe.probes import PEAKS_VERSION, PeakTarget, Shape, Unsupported
 from evenbench.runner.ceilings.store import FILE_MAX, Key, Store, user_store
 from evenbench.runner.errors import MeasurementError, TimerUnavailable, UnfitMachine, UntrustedInput, UsageError
 from evenbench.runner.execute import measuring
@@ -104,8 +104,8 @@ class Fake:
     now: float = 0.0
     launches: list[tuple[str, int]] = field(default_factory=list)
 
-    def targets(self) -> Sequence[Target]:
-        return [Target(key, lambda key=key: self._shapes(key)) for key in self.paces]  # type: ignore[misc]
+    def targets(self) -> Sequence[PeakTarget]:
+        return [PeakTarget(key, lambda key=key: self._shapes(key)) for key in self.paces]  # type: ignore[misc]
 
     def window(self, nbytes: int) -> Sequence[Shape]:
         if nbytes == 16_384:
@@ -129,7 +129,7 @@ class Fake:
         return Shape(name, Probe(sample, ops))
 
 
-def peaks_of(device: Fake, **options: Any) -> Peaks:
+def peaks_of(device: Fake, **options: Any) -> FoundPeaks:
     return find(device, Benchmarker(lambda: device.now), lambda _: None, **options)
 
 
@@ -146,7 +146,7 @@ def test_of_several_shapes_the_fastest_is_measured_five_times() -> None:
 def test_a_device_rests_before_each_peak_that_power_limits() -> None:
     device = Fake({"launch": {"any": 1e-6}, "matrix/bfloat16/library": {"any": 1e-6}})
     heavy = device.targets()[1]
-    device.targets = lambda: [Target("launch", heavy.shapes), replace(heavy, rest_s=0.25)]  # type: ignore[method-assign]
+    device.targets = lambda: [PeakTarget("launch", heavy.shapes), replace(heavy, rest_s=0.25)]  # type: ignore[method-assign]
     rests: list[float] = []
     found = peaks_of(device, rest=rests.append)
     assert rests == [0.25] * REPEATS
@@ -175,14 +175,14 @@ def test_only_some_keys_are_measured_without_the_curve() -> None:
 
 
 def test_the_ceiling_is_the_highest_of_the_repeated_peaks() -> None:
-    found = Peaks(repeats={"launch": [5.0, 4.0, 10.0, 6.0, 5.5]}, shapes={"launch": "one"}).as_fields()
+    found = FoundPeaks(repeats={"launch": [5.0, 4.0, 10.0, 6.0, 5.5]}, shapes={"launch": "one"}).as_fields()
     assert found["rates"] == {"launch": 10.0}
     assert found["spread"] == {"launch": [5.5, 6.0 / 5.5]}
     assert spread_of([2.0]) == (2.0, 0.0)
 
 
 def test_the_higher_way_to_multiply_matrices_stands_for_both() -> None:
-    found = Peaks(
+    found = FoundPeaks(
         repeats={"matrix/tf32/mma": [1.0], "matrix/tf32/library": [2.0], "matrix/int8/mma": [3.0]},
         shapes={"matrix/tf32/mma": "m16n8k8", "matrix/tf32/library": "torch", "matrix/int8/mma": "m16n8k32"},
     ).as_fields()

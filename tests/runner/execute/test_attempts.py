@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evenbench.runner.execute import attempts
-from evenbench.runner.execute.attempts import Launched, LaunchSpec, Loss, Recorder, run_targets
+from evenbench.runner.execute.attempts import Launched, LaunchLoss, LaunchRecorder, LaunchSpec, run_targets
 from evenbench.runner.launchers.launcher import Message
 from evenbench.runner.records import Failure, LaunchEnd, LaunchEvent, Writer, read
 
@@ -57,12 +57,12 @@ class Session:
 
 def ran(
     tmp_path: Path, *launches: Sequence[Message], cases: str = "abc"
-) -> tuple[Session, dict[str, Loss], list[Any], list[str]]:
+) -> tuple[Session, dict[str, LaunchLoss], list[Any], list[str]]:
     """The session, what was lost, the events of the file, and what was accepted: a launch's number and case each."""
     session: Any = Session(*launches)
     accepted: list[str] = []
     with Writer(tmp_path / "out.jsonl") as writer:
-        recorder = Recorder(writer, {("head", case): index for index, case in enumerate(cases)})
+        recorder = LaunchRecorder(writer, {("head", case): index for index, case in enumerate(cases)})
         targets = [{"id": case, "timeout_s": 1.0} for case in cases]
         lost = run_targets(
             session, recorder, SPEC, {}, targets, lambda n, message: accepted.append(f"{n}{message['case']}"), QUIET
@@ -95,7 +95,7 @@ def test_progress_is_told_which_gpu_a_launch_is_on(tmp_path: Path) -> None:
     )
     session: Any = Session()
     with Writer(tmp_path / "out.jsonl") as writer:
-        recorder = Recorder(writer, {("head", "a"): 0})
+        recorder = LaunchRecorder(writer, {("head", "a"): 0})
         targets = [{"id": "a", "timeout_s": 1.0}]
         run_targets(session, recorder, replace(SPEC, uuid="GPU-1"), {}, targets, lambda *_: None, progress)
     assert told == [("head", "round 1 of 1", 1, "GPU-1"), ("a", "GPU-1"), ({}, "GPU-1")]
@@ -124,11 +124,11 @@ def test_launches_that_go_in_turn_open_their_devices_one_after_the_other(
     monkeypatch.setattr(attempts, "TURN_S", turn_s)
     may_open, opening = threading.Event(), [0]
     with Writer(tmp_path / "out.jsonl") as writer:
-        recorder = Recorder(writer, {("head", "a"): 0})
+        recorder = LaunchRecorder(writer, {("head", "a"): 0})
         spec = replace(SPEC, in_turn=in_turn)
         targets = [{"id": "a", "timeout_s": 1.0}]
 
-        def launched() -> dict[str, Loss]:
+        def launched() -> dict[str, LaunchLoss]:
             session: Any = Opening(may_open, opening)
             return run_targets(session, recorder, spec, {}, targets, lambda *_: None, QUIET)
 
@@ -147,7 +147,7 @@ def test_a_case_that_dies_after_others_is_tried_alone_and_blamed_if_it_dies_agai
     died = [begin("a"), sample("a"), finish("a"), begin("b"), end("crashed")]
     session, lost, events, accepted = ran(tmp_path, died, [begin("b"), end("crashed")])
     assert session.asked == ["abc", "b", "c"]
-    assert lost == {"b": Loss("crashed", "the launch died on head: killed")}
+    assert lost == {"b": LaunchLoss("crashed", "the launch died on head: killed")}
     assert failures(events) == [(0, None, "crashed"), (1, "b", "crashed")]
     assert accepted == ["0a", "2c"]
     assert [event.attempt for event in events if isinstance(event, LaunchEvent)] == [0, 1, 2]

@@ -12,15 +12,15 @@ import pytest
 
 from evenbench.runner.config import Config, RunSettings, resolve
 from evenbench.runner.errors import CaseError, NothingMeasured, UsageError
-from evenbench.runner.execute.attempts import LaunchSpec, Recorder
+from evenbench.runner.execute.attempts import LaunchRecorder, LaunchSpec
 from evenbench.runner.execute.preparation import fix_counts, prepare
 from evenbench.runner.launchers.launcher import Message
 from evenbench.runner.plan.plan import Plan
 from evenbench.runner.plan.selection import (
     Broken,
     Crew,
-    Found,
-    Point,
+    DiscoveredCase,
+    SideCases,
     choose,
     discover,
     may_hold,
@@ -69,8 +69,8 @@ def point(case_id: str = "a/b", **more: Any) -> Message:
     return {"event": "point", "id": case_id, "file": "a.py", "line": 1, "on_cpu": True, "source": "0", **more}
 
 
-def found(*ids: str, broken: Sequence[Broken] = ()) -> Found:
-    return Found({case_id: Point.model_validate(point(case_id)) for case_id in ids}, broken)
+def found(*ids: str, broken: Sequence[Broken] = ()) -> SideCases:
+    return SideCases({case_id: DiscoveredCase.model_validate(point(case_id)) for case_id in ids}, broken)
 
 
 def settings(**keys: Any) -> RunSettings:
@@ -124,14 +124,14 @@ def test_too_many_cases_are_refused_not_cut_off() -> None:
 
 
 def test_patterns_narrow_the_suite() -> None:
-    sides: dict[SideName, Found] = {"base": found("a/b", "a/c"), "head": found("a/b", "a/d")}
+    sides: dict[SideName, SideCases] = {"base": found("a/b", "a/c"), "head": found("a/b", "a/d")}
     assert choose(sides, settings(), ["a/b"], PLAN) == {"base": ["a/b"], "head": ["a/b"]}
     assert choose(sides, settings(), [], PLAN) == {"base": ["a/b", "a/c"], "head": ["a/b", "a/d"]}
     assert unmatched(sides, ["a/b", "z/*"]) == ["z/*"]
 
 
 def test_what_selects_nothing_says_whether_another_suite_would() -> None:
-    sides: dict[SideName, Found] = {"head": found("a/b", "c/d")}
+    sides: dict[SideName, SideCases] = {"head": found("a/b", "c/d")}
     with pytest.raises(UsageError, match=r"z/\*: selects none of 2 cases"):
         choose(sides, settings(), ["z/*"], PLAN)
     with pytest.raises(UsageError, match=r"c/\*: selects none of the cases of suite 'full', but 1 outside it"):
@@ -139,7 +139,7 @@ def test_what_selects_nothing_says_whether_another_suite_would() -> None:
 
 
 def test_sides_without_a_common_case() -> None:
-    sides: dict[SideName, Found] = {"base": found("a/b"), "head": found("c/d")}
+    sides: dict[SideName, SideCases] = {"base": found("a/b"), "head": found("c/d")}
     with pytest.raises(NothingMeasured, match="no case in common: base has a/b, head has c/d"):
         choose(sides, settings(), [], PLAN)
     why = Broken(event="broken", file="x.py", error="x.py:1: ImportError")
@@ -148,7 +148,7 @@ def test_sides_without_a_common_case() -> None:
 
 
 def test_shards_take_each_case_once() -> None:
-    sides: dict[SideName, Found] = {"base": found(*(f"a/{n}" for n in range(40)))}
+    sides: dict[SideName, SideCases] = {"base": found(*(f"a/{n}" for n in range(40)))}
     taken = [choose(sides, settings(), [], Plan(("base",), 7, 6, (index, 3)))["base"] for index in range(3)]
     assert sorted(itertools.chain.from_iterable(taken)) == sorted(sides["base"].points)
     assert all(taken)
@@ -156,7 +156,7 @@ def test_shards_take_each_case_once() -> None:
 
 def test_only_what_no_side_can_import_is_hopeless() -> None:
     broken = Broken(event="broken", file="x.py", error="x.py:1: ImportError")
-    sides: dict[SideName, Found] = {"base": found("a/b", broken=[broken]), "head": found("a/b")}
+    sides: dict[SideName, SideCases] = {"base": found("a/b", broken=[broken]), "head": found("a/b")}
     assert refuse_broken(sides, []) == []
     sides["head"] = found("a/b", broken=[broken])
     assert refuse_broken(sides, []) == ["x.py:1: ImportError"]
@@ -190,7 +190,7 @@ def prepared(side: SideName, **batches: int) -> dict[str, CaseEvent]:
 
 
 def test_no_side_is_batched_where_one_needs_a_reset() -> None:
-    sides: dict[SideName, Found] = {"base": found("a/b"), "head": found("a/b")}
+    sides: dict[SideName, SideCases] = {"base": found("a/b"), "head": found("a/b")}
     events = fix_counts(
         {"base": prepared("base", main=19), "head": prepared("head", main=1)}, sides, settings(), verb="compare"
     )
@@ -199,13 +199,13 @@ def test_no_side_is_batched_where_one_needs_a_reset() -> None:
 
 
 def test_implementations_of_a_case_are_batched_alike() -> None:
-    sides: dict[SideName, Found] = {"head": found("a/b")}
+    sides: dict[SideName, SideCases] = {"head": found("a/b")}
     [event] = fix_counts({"head": prepared("head", pure=30, in_place=1)}, sides, settings(), verb="run")
     assert [one.batch for one in event.implementations] == [1, 1]
 
 
 def test_both_sides_draw_by_the_larger_cost() -> None:
-    sides: dict[SideName, Found] = {"base": found("a/b"), "head": found("a/b")}
+    sides: dict[SideName, SideCases] = {"base": found("a/b"), "head": found("a/b")}
     slow = {"a/b": prepared("head", main=1)["a/b"].model_copy(deep=True)}
     events = fix_counts({"base": prepared("base", main=1), "head": slow}, sides, settings(), verb="compare")
     assert len({event.implementations[0].samples for event in events}) == 1
@@ -229,7 +229,7 @@ def test_a_case_whose_text_is_not_kept_fails(text: object, tmp_path: Path, monke
     quiet: Any = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
     spec = LaunchSpec(side="head", kind="preparation", start="plain", only_texts=True)
     with Writer(tmp_path / "out.jsonl") as writer:
-        events = prepare(side, found("a/a", "a/b"), ["a/a", "a/b"], settings(), Recorder(writer), spec, quiet)
+        events = prepare(side, found("a/a", "a/b"), ["a/a", "a/b"], settings(), LaunchRecorder(writer), spec, quiet)
     assert [(each.status, each.kind) for each in events.values()] == [("ok", None), ("failed", "setup")]
     assert (events["a/b"].reason or "").startswith("artifact 'b.cu' is ")
     assert [each.name for each in side.texts] == ["a.cu"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evenbench.runner.config import Config, RunSettings, parse, resolve
 from evenbench.runner.errors import SetupError, UsageError
 from evenbench.runner.plan.planting import plant_of, planted_case, slow_down
-from evenbench.runner.plan.selection import Found, Point
+from evenbench.runner.plan.selection import DiscoveredCase, SideCases
 from evenbench.runner.records import PlantRecord, SideName
 from evenbench.runner.timing.protocol import Segment
 from evenbench.runner.worker.launch import plant
@@ -23,10 +23,10 @@ from evenbench.runner.worker.launch.plant import MARGIN, slowed, waiting
 CASES = ("norm/rms[cols=4096]", "norm/rms[cols=8192]", "norm/softmax", "other/add")
 
 
-def found(*ids: str, tags: Mapping[str, list[str]] | None = None) -> Found:
-    return Found(
+def found(*ids: str, tags: Mapping[str, list[str]] | None = None) -> SideCases:
+    return SideCases(
         {
-            case_id: Point.model_validate(
+            case_id: DiscoveredCase.model_validate(
                 {"event": "point", "id": case_id, "file": "a.py", "line": 1, "on_cpu": True, "source": "0"}
                 | {"tags": (tags or {}).get(case_id, [])}
             )
@@ -82,7 +82,7 @@ class TestWords:
 
 
 class TestCase:
-    SIDES: Mapping[SideName, Found] = {"base": found(*CASES), "head": found(*CASES, tags={"other/add": ["add"]})}
+    SIDES: Mapping[SideName, SideCases] = {"base": found(*CASES), "head": found(*CASES, tags={"other/add": ["add"]})}
 
     @pytest.mark.parametrize("pattern", ["norm/rms[cols=8192]", "norm/rms[*=8192]"])
     def test_exactly_one(self, pattern: str) -> None:

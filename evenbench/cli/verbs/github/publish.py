@@ -26,7 +26,7 @@ from ...steps.show import read_proofs
 
 if TYPE_CHECKING:
     from evenbench.reports.publish.client import GitHub
-    from evenbench.reports.publish.events import Event, Run
+    from evenbench.reports.publish.events import Event, WorkflowRun
     from evenbench.reports.publish.outcome import Outcome
     from evenbench.reports.publish.pull_request import Resolution
     from evenbench.reports.render.comment.comment import Links
@@ -97,14 +97,14 @@ def _publish_to(
     links: Links,
 ) -> None:
     """Write where this event may write, and say what was done."""
-    from evenbench.reports.publish.publish import Target
+    from evenbench.reports.publish.publish import PublishTarget
     from evenbench.reports.publish.publish import publish as publish_outcome
 
     may_write = event.kind in ("workflow_run", "workflow_dispatch")  # what a pull request itself starts never may
     if not may_write or (found.number is None and event.trigger != "merge_group"):
         print(f"no comment: {found.why or 'a job that a pull request starts may not write'}")
         return
-    target = Target(event.repository, found.number, found.head_sha, suite, event.run, asked.manual_workflow)
+    target = PublishTarget(event.repository, found.number, found.head_sha, suite, event.run, asked.manual_workflow)
     for line in publish_outcome(github, target, outcome, links):
         print(line)
 
@@ -215,13 +215,13 @@ def _event(asked: argparse.Namespace) -> Event:
     return read_event(data, os.environ.get("GITHUB_REPOSITORY", ""), _own_run())
 
 
-def _own_run() -> Run:
+def _own_run() -> WorkflowRun:
     """The run of a workflow that this is a part of; of none, zeros."""
-    from evenbench.reports.publish.events import Run
+    from evenbench.reports.publish.events import WorkflowRun
 
     id, attempt, number = (int(_env(f"GITHUB_RUN_{name}", "0")) for name in ("ID", "ATTEMPT", "NUMBER"))
     page = f"{_env('GITHUB_SERVER_URL', SERVER)}/{_env('GITHUB_REPOSITORY', '')}/actions/runs/{id}" if id else ""
-    return Run(id, attempt, number, page, int(time.time()))
+    return WorkflowRun(id, attempt, number, page, int(time.time()))
 
 
 def _env(name: str, default: str) -> str:

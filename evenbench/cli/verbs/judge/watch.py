@@ -36,7 +36,7 @@ BELOW = 2  # lines under the table: how much of it there was no room for, and wh
 State: TypeAlias = tuple[int, ...]  # bytes of each file; 0 while it is not there, or holds no whole line
 
 
-class Seen(NamedTuple):
+class WatchedRun(NamedTuple):
     """What the files held: the outcome so far, and whether all of them came to their end."""
 
     outcome: Comparison | Report
@@ -78,7 +78,7 @@ def follow(asked: argparse.Namespace) -> None:
             shown.pause()
 
 
-def look(asked: argparse.Namespace) -> Seen:
+def look(asked: argparse.Namespace) -> WatchedRun:
     """Judge what the files hold now. Raises UntrustedInput."""
     from evenbench.reports.compare.report import measured, so_far
     from evenbench.reports.load.results import load_runs
@@ -87,8 +87,8 @@ def look(asked: argparse.Namespace) -> Seen:
     ended = all(each.complete_shards for each in (results, *seconds))
     if results.header.verb == "run":
         report = measured(results)
-        return Seen(report if ended else so_far(report), ended)
-    return Seen(show.judged(results, seconds, show.judged_by(asked, results.header), asked)[0], ended)
+        return WatchedRun(report if ended else so_far(report), ended)
+    return WatchedRun(show.judged(results, seconds, show.judged_by(asked, results.header), asked)[0], ended)
 
 
 def state_of(files: Sequence[Path]) -> State:

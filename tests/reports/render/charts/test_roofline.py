@@ -21,7 +21,7 @@ from evenbench.reports.compare.report import measured
 from evenbench.reports.render.charts.labels import CHARACTER, LINE, Axis, log_axis, placed, spread
 from evenbench.reports.render.charts.parts import decades
 from evenbench.reports.render.charts.picture import coloured, picture, write_plot
-from evenbench.reports.render.charts.roofline import LABELS, Point, bandwidth, charted, points, roofline
+from evenbench.reports.render.charts.roofline import LABELS, ChartPoint, bandwidth, charted, points, roofline
 from evenbench.reports.rows.outcome import Report
 from evenbench.reports.rows.roofline import Peaks, peaks_of
 from evenbench.runner.errors import UsageError
@@ -30,8 +30,8 @@ from tests import build
 from tests.build import CEILINGS, Case
 
 PEAKS = peaks_of(CEILINGS)
-NORM = Point("norm/rms[cols=4096]", "main", "bfloat16", False, 10**9, 10**8, 40_000.0, 0.6)
-GEMM = Point("ops/matmul", "cublas", "bfloat16", True, 10**12, 10**8, 1_500_000.0, 0.8)
+NORM = ChartPoint("norm/rms[cols=4096]", "main", "bfloat16", False, 10**9, 10**8, 40_000.0, 0.6)
+GEMM = ChartPoint("ops/matmul", "cublas", "bfloat16", True, 10**12, 10**8, 1_500_000.0, 0.8)
 COPY = replace(NORM, case="ops/copy", dtype="float32", flops=0)
 SIDES = [SideInfo(name="head", label="tree")]
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -26,7 +26,7 @@ from evenbench.reports.render.explain.histogram import histogram
 from evenbench.reports.render.explain.reasons import because, family_of, otherwise
 from evenbench.reports.render.explain.row_rounds import RowRounds
 from evenbench.reports.render.page.page import address, page
-from evenbench.reports.rows.side_row import Sides
+from evenbench.reports.rows.side_row import SideRows
 from evenbench.runner.records import SideInfo
 from tests import build
 from tests.build import Case
@@ -254,7 +254,7 @@ class TestCharts:
     @staticmethod
     def rounds(*cases: Case, **options: Any) -> RowRounds:
         results = build.results(cases, **options)
-        sides, key = Sides(results), (cases[0].id, cases[0].implementations[0])
+        sides, key = SideRows(results), (cases[0].id, cases[0].implementations[0])
         return RowRounds(sides.row("base", key), sides.row("head", key), results)
 
     def test_launches_in_their_order(self) -> None:
@@ -284,7 +284,7 @@ class TestCharts:
     def test_the_change_is_the_judges(self) -> None:
         results = build.results(JUDGED)
         comparison = compare(results, TODAY)
-        sides = Sides(results)
+        sides = SideRows(results)
         row = next(row for row in comparison.rows if row.case.startswith("norm/rms"))
         rounds = RowRounds(sides.row("base", (row.case, "main")), sides.row("head", (row.case, "main")), results)
         found = charts.of_change(row, comparison, rounds)
@@ -316,7 +316,7 @@ class TestCharts:
             for each in found
         ]
         results = build.of(changed)
-        sides = Sides(results)
+        sides = SideRows(results)
         drawn = charts.of_rounds(RowRounds(sides.row("base", ("a", "main")), sides.row("head", ("a", "main")), results))
         assert drawn is not None
         spread = drawn["spread"]

@@ -18,7 +18,7 @@ from evenbench.runner.ceilings.probe import host as host_probes
 from evenbench.runner.ceilings.probe.benchmarker import Benchmarker, Probe
 from evenbench.runner.ceilings.probe.host import HostDevice, free_memory
 from evenbench.runner.ceilings.probe.peaks import find
-from evenbench.runner.ceilings.probe.probes import Shape, Target, Unsupported
+from evenbench.runner.ceilings.probe.probes import PeakTarget, Shape, Unsupported
 from evenbench.runner.launchers import probes as process
 from evenbench.runner.process.bounded import run_bounded
 
@@ -209,7 +209,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeGpu]:
     return install
 
 
-def targets(device: Any) -> dict[str, Target]:
+def targets(device: Any) -> dict[str, PeakTarget]:
     return {target.key: target for target in device.targets()}
 
 

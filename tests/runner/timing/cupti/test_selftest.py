@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evenbench.runner.errors import TimerUnavailable
-from evenbench.runner.execute.attempts import LaunchSpec, Recorder
+from evenbench.runner.execute.attempts import LaunchRecorder, LaunchSpec
 from evenbench.runner.records.events import LaunchEvent
 from evenbench.runner.timing.cupti import selftest
 from evenbench.runner.timing.cupti import timer as cupti
@@ -22,7 +22,7 @@ from evenbench.runner.timing.cupti.selftest import (
     LONG_NS,
     RAMP_NS,
     SHORT_NS,
-    Reading,
+    SpinReading,
     Versions,
     canary,
     spelled,
@@ -218,7 +218,7 @@ def test_libcuptis_version_is_spelled_out(counted: int, text: str) -> None:
 
 
 def test_a_reading_knows_its_constant_and_slope() -> None:
-    reading = Reading(SHORT_NS + 700, LONG_NS + 900)
+    reading = SpinReading(SHORT_NS + 700, LONG_NS + 900)
     assert reading.constant_ns == 700
     assert reading.slope == pytest.approx(1.001)
 
@@ -371,7 +371,7 @@ class Lines:
 
 def recorded(machine: dict[str, Any]) -> dict[str, float | str | None]:
     lines = Lines()
-    Recorder(lines).begin(LaunchSpec("base", "preparation", "fork"), 0, [], machine)  # type: ignore[arg-type]
+    LaunchRecorder(lines).begin(LaunchSpec("base", "preparation", "fork"), 0, [], machine)  # type: ignore[arg-type]
     (event,) = lines.records
     assert isinstance(event, LaunchEvent)
     assert LaunchEvent.model_validate_json(event.model_dump_json()) == event

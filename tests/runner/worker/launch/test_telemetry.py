@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenbench.runner.execute.attempts import LaunchSpec, Recorder, bounded_facts, run_targets
+from evenbench.runner.execute.attempts import LaunchRecorder, LaunchSpec, bounded_facts, run_targets
 from evenbench.runner.records import LaunchEnd, Writer, dump, parse_event
 from evenbench.runner.worker.launch import jobs, telemetry
 from evenbench.runner.worker.launch.instruments import Instruments
@@ -465,7 +465,7 @@ def test_telemetry_stands_on_the_launchs_last_line(
 ) -> None:
     quiet = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
     with Writer(tmp_path / "results.jsonl") as writer:
-        recorder = Recorder(writer, indices={("head", "a"): 0})
+        recorder = LaunchRecorder(writer, indices={("head", "a"): 0})
         spec = LaunchSpec(side="head", kind="timed", start="fork", round=0)
         target = {"id": "a", "timeout_s": 1.0}
         run_targets(cast("Any", Session(*messages)), recorder, spec, {}, [target], lambda *_: None, cast("Any", quiet))

@@ -96,15 +96,15 @@ class Compared:
 
 def main() -> int:
     """Parse the command line, measure, print."""
-    asked = parser().parse_args()
-    asked.out = asked.out.resolve()
+    options = parser().parse_args()
+    options.out = options.out.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended from outside"))  # so that parts under way end too
-    if not asked.write:
-        return int(not asked.figure(asked))
+    if not options.write:
+        return int(not options.figure(options))
     words = [word for word in sys.argv[1:] if word != "--write"]
     printed = Printed(sys.stdout)
     with contextlib.redirect_stdout(printed):
-        kept = asked.figure(asked)
+        kept = options.figure(options)
     try:
         document.write(shlex.join(["scripts/prove", *words]), printed.text)
     except document.NoBlockError as error:
@@ -180,25 +180,25 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def prove_self(asked: argparse.Namespace) -> bool:
+def prove_self(options: argparse.Namespace) -> bool:
     """The suite against itself. True where nothing is called regressed or improved."""
-    done = compare(".", ".", asked.out / "self", asked.rounds, asked.patterns)
+    done = compare(".", ".", options.out / "self", options.rounds, options.patterns)
     counts = [(f"rows that are {verdict}", count) for verdict, count in done.report["counts"].items() if count]
     table(("figure", "value"), [("rows", len(done.report["rows"])), *counts, *wall_times(done.events, done.wall_s)])
     return bool(done.report["rows"]) and not done.rows_that_are("regressed", "improved", "failed", "wrong")
 
 
-def prove_planted(asked: argparse.Namespace) -> bool:
+def prove_planted(options: argparse.Namespace) -> bool:
     """Each plant in head alone. True where its row, and no other, is called regressed, and none improved."""
     lines = []
-    for name in asked.plant or PLANTS:
+    for name in options.plant or PLANTS:
         plant = PLANTS[name]
         with tempfile.TemporaryDirectory() as scratch:
             base, head = Path(scratch, "base"), Path(scratch, "head")
             for side in (base, head):
                 shutil.copytree(ROOT / "cases", side / "cases", ignore=shutil.ignore_patterns("__pycache__"))
             plant.apply(head / "cases")
-            done = compare(str(base), str(head), asked.out / f"planted-{name}", asked.rounds, asked.patterns)
+            done = compare(str(base), str(head), options.out / f"planted-{name}", options.rounds, options.patterns)
         flagged = done.rows_that_are("regressed", "improved", "failed", "wrong")
         alone = [(row["case"], row["verdict"]) for row in flagged] == [(plant.row, "regressed")]
         shown = ", ".join(f"{row['case']} {row['verdict']} {change(row)}" for row in flagged) or "nothing"
@@ -207,18 +207,18 @@ def prove_planted(asked: argparse.Namespace) -> bool:
     return all(line[-1] == "yes" for line in lines)
 
 
-def prove_timers(asked: argparse.Namespace) -> bool:
+def prove_timers(options: argparse.Namespace) -> bool:
     """In a process of its own, which Nsight Compute starts once more."""
-    command = [sys.executable, "-m", "measurements.instrument.timers", "--out", str(asked.out / "timers")]
+    command = [sys.executable, "-m", "measurements.instrument.timers", "--out", str(options.out / "timers")]
     return subprocess.run(command, check=False).returncode == 0
 
 
-def prove_host(asked: argparse.Namespace) -> bool:
+def prove_host(options: argparse.Namespace) -> bool:
     """The demo so many times. True where each headline says `1 regressed`, for just the case that was slowed."""
     lines = []
-    (asked.out / "host").mkdir(parents=True, exist_ok=True)
-    for number in range(1, asked.times + 1):
-        folder = asked.out / "host" / str(number)
+    (options.out / "host").mkdir(parents=True, exist_ok=True)
+    for number in range(1, options.times + 1):
+        folder = options.out / "host" / str(number)
         began = time.perf_counter()
         with folder.with_suffix(".txt").open("w", encoding="utf-8") as log:
             command = [str(ROOT / "scripts/demo"), str(folder)]
@@ -242,9 +242,9 @@ def demo_outcome(comment: str) -> tuple[str, bool]:
     return headline, alone and headline.split(", ")[0] == "1 regressed" and "improved" not in headline
 
 
-def prove_start(asked: argparse.Namespace) -> bool:
+def prove_start(options: argparse.Namespace) -> bool:
     """Start times of forked launches, from a results file. Nothing is promised, so always true."""
-    path = asked.results or asked.out / "self" / "results.jsonl"
+    path = options.results or options.out / "self" / "results.jsonl"
     if not path.is_file():
         raise SystemExit(f"error: no results file {path} (hint: run `scripts/prove self` first, or name one)")
     launches = [launch for launch in timed_launches(read_events(path)) if launch["start"] == "fork"]

@@ -95,7 +95,7 @@ def browsing() -> Iterator[Browser]:
             tell = browser.errors.append
             browser.page.on("console", lambda said: tell(said.text) if said.type in ("error", "warning") else None)
             browser.page.on("pageerror", lambda error: tell(str(error)))
-            browser.page.on("request", lambda asked: tell(f"asked for {asked.url}"))
+            browser.page.on("request", lambda request: tell(f"asked for {request.url}"))
             yield browser
         finally:
             program.close()
@@ -164,26 +164,26 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", action="store_true", help="the page with charts, instead of the comment")
     parser.add_argument("--case", default="", metavar="CASE", help="the page opened at this one")
     parser.add_argument("--height", type=int, default=PAGE_HEIGHT, metavar="PIXELS", help="of a page that is shown")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
         if why := why_not():
             raise EvenbenchError(why)
-        theme: Theme = "dark" if asked.dark else "light"
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        if asked.page or asked.case or asked.files[0].suffix == ".html":
+        theme: Theme = "dark" if options.dark else "light"
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        if options.page or options.case or options.files[0].suffix == ".html":
             with tempfile.TemporaryDirectory() as folder:
-                file = page_of(asked.files[0], Path(folder))
-                size = picture_of_page(file, asked.case, theme, asked.height, asked.out)
+                file = page_of(options.files[0], Path(folder))
+                size = picture_of_page(file, options.case, theme, options.height, options.out)
         else:
-            text = comment_of(asked.files)
+            text = comment_of(options.files)
             with browsing() as browser:
-                browser.show(text, theme, unfold=asked.unfold)
-                size = len(browser.picture(asked.out))
+                browser.show(text, theme, unfold=options.unfold)
+                size = len(browser.picture(options.out))
     except (EvenbenchError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"error: {said}", file=sys.stderr)
         return 1
-    print(f"{asked.out}: {size / 1024:,.0f} KiB")
+    print(f"{options.out}: {size / 1024:,.0f} KiB")
     return 0
 
 

@@ -131,10 +131,10 @@ def parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line, with patterns wherever they stand: also behind options, where argparse leaves them over."""
     top = parser()
-    asked, left = top.parse_known_args(argv)
-    words = "rest" if hasattr(asked, "rest") else "patterns"
-    if any(word.startswith("-") for word in left) or (left and not hasattr(asked, words)):
-        raise UsageError(f"unrecognized arguments: {' '.join(left)}", f"{top.prog} {asked.verb} --help")
+    options, left = top.parse_known_args(argv)
+    words = "rest" if hasattr(options, "rest") else "patterns"
+    if any(word.startswith("-") for word in left) or (left and not hasattr(options, words)):
+        raise UsageError(f"unrecognized arguments: {' '.join(left)}", f"{top.prog} {options.verb} --help")
     if left:
-        setattr(asked, words, [*getattr(asked, words), *left])
-    return asked
+        setattr(options, words, [*getattr(options, words), *left])
+    return options

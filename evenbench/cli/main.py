@@ -33,10 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(number, interrupt)
     verbose = False
     try:
-        asked = grammar.parse(argv)
-        verbose = asked.verbose
-        action = next(verb.action for verb in grammar.VERBS if verb.name == asked.verb)
-        code = action(asked)
+        options = grammar.parse(argv)
+        verbose = options.verbose
+        action = next(verb.action for verb in grammar.VERBS if verb.name == options.verb)
+        code = action(options)
         answer("")  # a full disk behind stdout is noticed here
         return code
     except BaseException as error:  # noqa: BLE001 - whatever it is, people get one line and an exit code

@@ -26,12 +26,12 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--seed", type=int, default=SEED)
 
 
-def faults(asked: argparse.Namespace) -> bool:
+def faults(options: argparse.Namespace) -> bool:
     """One comparison with that many timed launches. True where nothing but the faulty case paid."""
-    chaos = Chaos(fresh(asked.out.resolve() / "faults"), drawn(asked.faults, asked.launches, asked.seed))
-    outcome = chaos.run(asked.launches // 2, asked.seed)
+    chaos = Chaos(fresh(options.out.resolve() / "faults"), drawn(options.faults, options.launches, options.seed))
+    outcome = chaos.run(options.launches // 2, options.seed)
     show(outcome)
-    return not outcome.wrong and outcome.faults.total() == asked.faults
+    return not outcome.wrong and outcome.faults.total() == options.faults
 
 
 def looking_after_us() -> float:

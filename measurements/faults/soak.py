@@ -26,9 +26,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/soak", description="Injects random faults into real runs.")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="no run begins later; default: 60")
     parser.add_argument("--seed", type=int, default=None, help="of the first run; default: a random one")
-    asked = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if asked.seed is None else asked.seed
-    until = time.monotonic() + asked.minutes * 60
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    until = time.monotonic() + options.minutes * 60
     outcomes: list[Outcome] = []
     while not outcomes or time.monotonic() < until:
         outcomes.append(one(seed))

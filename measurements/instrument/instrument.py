@@ -52,33 +52,33 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
             verb.add_argument("--budget", type=float, default=prove_all.BUDGET_S, metavar="S", help="seconds for all")
 
 
-def bias(asked: argparse.Namespace) -> bool:
+def bias(options: argparse.Namespace) -> bool:
     """Kernels that spin for a known time, and real ones beside Nsight Compute."""
-    return prove_bias.bias(asked.out)
+    return prove_bias.bias(options.out)
 
 
-def repeat(asked: argparse.Namespace) -> bool:
+def repeat(options: argparse.Namespace) -> bool:
     """The spread of locations between fresh launches."""
-    return prove_launches.repeat(asked.out, asked.launches)
+    return prove_launches.repeat(options.out, options.launches)
 
 
-def unprivileged(asked: argparse.Namespace) -> bool:
+def unprivileged(options: argparse.Namespace) -> bool:
     """As another user without capabilities."""
-    return prove_launches.unprivileged(asked.out)
+    return prove_launches.unprivileged(options.out)
 
 
-def everything(asked: argparse.Namespace) -> bool:
+def everything(options: argparse.Namespace) -> bool:
     """All figures that need a GPU."""
-    return prove_all.run_all(asked.out, asked.only, asked.budget)
+    return prove_all.run_all(options.out, options.only, options.budget)
 
 
-def cost(asked: argparse.Namespace) -> bool:
+def cost(options: argparse.Namespace) -> bool:
     """What measuring costs. True where 200 samples, the start of a launch and decoding are as quick as promised."""
     parts = {
-        name: run_part("instrument.costs", name, asked.out / "cost", limit) for name, limit in COST_LIMITS_S.items()
+        name: run_part("instrument.costs", name, options.out / "cost", limit) for name, limit in COST_LIMITS_S.items()
     }
     try:
-        start, in_time = prove_launches.start(asked.out)
+        start, in_time = prove_launches.start(options.out)
     except SystemExit as error:
         start, in_time = str(error), False
     walls, quick = wall_lines(parts)
@@ -127,11 +127,11 @@ def cost_lines(decode: Part, span: Part) -> tuple[list[Row], bool]:
     return rows, rate >= RECORDS_MIN
 
 
-def host_independence(asked: argparse.Namespace) -> bool:
+def host_independence(options: argparse.Namespace) -> bool:
     """Delays between the launches of a call, and two ways to start a launch."""
-    part = run_part("instrument.costs", "delays", asked.out / "host-independence", DELAYS_LIMIT_S)
+    part = run_part("instrument.costs", "delays", options.out / "host-independence", DELAYS_LIMIT_S)
     try:
-        equal = prove_launches.forked_and_plain(asked.out)
+        equal = prove_launches.forked_and_plain(options.out)
     except SystemExit as error:
         print(error)
         equal = False
@@ -154,9 +154,9 @@ def delay_lines(found: Found) -> tuple[list[Row], bool]:
     return rows, steady
 
 
-def leak(asked: argparse.Namespace) -> bool:
+def leak(options: argparse.Namespace) -> bool:
     """100,000 kernels in one process."""
-    part = run_part("instrument.costs", "leak", asked.out / "leak", LEAK_LIMIT_S)
+    part = run_part("instrument.costs", "leak", options.out / "leak", LEAK_LIMIT_S)
     if part.missing:
         print(f"\nWithout {part.missing}")
         return False

@@ -68,8 +68,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/prove timers")
     parser.add_argument("--out", type=Path, default=Path("out/prove/timers"))
     parser.add_argument("--under-ncu", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.under_ncu:
+    options = parser.parse_args()
+    if options.under_ncu:
         make_profiled_calls()
         return 0
     import torch
@@ -77,15 +77,15 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("error: torch sees no CUDA device", file=sys.stderr)
         return 1
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     lines = [Line(case) for case in KERNELS]
     by_do_bench(lines)  # first, while nothing in this process has touched CUPTI
     by_ours(lines)
     torch.cuda.empty_cache()
     began = time.perf_counter()
-    missing = by_ncu(lines, asked.out)
+    missing = by_ncu(lines, options.out)
     ncu_s = time.perf_counter() - began
-    (asked.out / "timers.json").write_text(json.dumps([asdict(line) for line in lines], indent=1), encoding="utf-8")
+    (options.out / "timers.json").write_text(json.dumps([asdict(line) for line in lines], indent=1), encoding="utf-8")
     show(lines, torch.cuda.get_device_name(), missing, ncu_s)
     return 0
 

@@ -55,12 +55,12 @@ def add_to(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(figure=prove_ceilings_ops)
 
 
-def prove_ceilings_ops(asked: argparse.Namespace) -> bool:
+def prove_ceilings_ops(options: argparse.Namespace) -> bool:
     """True where each row has a share, none is above what can be, and of two equal calls only the false claim is caught."""
-    folder = fresh(asked.out / "ceilings-ops")
-    unfit = ["--ignore-unfit"] if asked.ignore_unfit else []
+    folder = fresh(options.out / "ceilings-ops")
+    unfit = ["--ignore-unfit"] if options.ignore_unfit else []
     evenbench(["ceilings", *unfit], folder / "ceilings.txt")  # measures what is not kept yet; runs look it up
-    rows = measured(ROOT, folder / "results.jsonl", [*asked.patterns, *unfit])
+    rows = measured(ROOT, folder / "results.jsonl", [*options.patterns, *unfit])
     shares = {row["case"]: row["times"]["share_of_ceiling"] for row in rows if row["times"]}
     table(("case", "time", "rate", "share of ceiling"), [_cells(row) for row in rows if row["times"]])
     (folder / "explained.txt").write_text(explain(load_file(folder / "results.jsonl")), encoding="utf-8")

@@ -96,19 +96,19 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(figure=codegen)
 
 
-def codegen(asked: argparse.Namespace) -> bool:
+def codegen(options: argparse.Namespace) -> bool:
     """True where all eight kernels and the vendor's passed their checks; without a GPU where all texts compile."""
     texts = {name: saved_texts(name) for name in (DENSE, BATCHED)}
-    if asked.no_gpu:
+    if options.no_gpu:
         for architecture in WITHOUT_GPU:
             show_codes(texts, architecture)
         return True
     architecture = architecture_here()
-    arguments = ["run", "codegen/*", "--suite", "codegen", "--in", ".", "--rounds", str(asked.launches)]
-    events = run_cli(arguments, asked.out / "codegen", LIMIT_S)
+    arguments = ["run", "codegen/*", "--suite", "codegen", "--in", ".", "--rounds", str(options.launches)]
+    events = run_cli(arguments, options.out / "codegen", LIMIT_S)
     found = {name: measured(events, name) for name in texts}
     for name, of in found.items():
-        print(f"\n{name}: medians of {asked.launches} launches; on the RTX, published averages of TFLOP/s")
+        print(f"\n{name}: medians of {options.launches} launches; on the RTX, published averages of TFLOP/s")
         table(TIME_HEAD, time_rows(of, published(name)))
     codes = show_codes(texts, architecture)
     print("\nWhat the publication claims")

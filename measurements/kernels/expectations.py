@@ -45,18 +45,20 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(figure=expectations)
 
 
-def expectations(asked: argparse.Namespace) -> bool:
+def expectations(options: argparse.Namespace) -> bool:
     """Propose, hold two runs against it, then one with a case slowed. True where the runs say what they must."""
-    folder = fresh(asked.out / "expectations")
+    folder = fresh(options.out / "expectations")
     tree = folder / "tree"  # the proposal is written into a copy: what is committed, a person decides
     shutil.copytree(ROOT / "cases", tree / "cases", ignore=shutil.ignore_patterns("__pycache__"))
-    command(["expect", "--suite", asked.suite, "--rounds", str(LAUNCHES), "--write"], tree, folder / "expect", EXIT_OK)
+    command(
+        ["expect", "--suite", options.suite, "--rounds", str(LAUNCHES), "--write"], tree, folder / "expect", EXIT_OK
+    )
     shutil.copy(tree / "cases" / FILE, folder / FILE)
     before = parse((ROOT / "cases" / FILE).read_text(encoding="utf-8"), FILE)
     here = [each for each in parse((folder / FILE).read_text(encoding="utf-8"), FILE) if each not in before]
-    check = ["run", "--suite", asked.suite, "--fail-on", "expectation"]
+    check = ["run", "--suite", options.suite, "--fail-on", "expectation"]
     found = [command(check, tree, folder / f"run-{n + 1}", EXIT_OK) for n in range(RUNS)]
-    planted = ["--plant", f"{asked.slowed}={SLOWED}"]
+    planted = ["--plant", f"{options.slowed}={SLOWED}"]
     slowed = command([*check, *planted], tree, folder / "slowed", EXIT_FAIL_ON)
     print(f"{here[0].device if here else 'no row gave a figure'}, {LAUNCHES} launches\n")
     table(HEAD, [row_of(each, [*(outcomes for _, outcomes in found), slowed[1]]) for each in here])

@@ -49,9 +49,9 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--seed", type=int, default=SEED)
 
 
-def load(asked: argparse.Namespace) -> bool:
+def load(options: argparse.Namespace) -> bool:
     """A file of 5,000 cases, judged by processes of their own. True where they are quick and small enough."""
-    out = asked.out / "load"
+    out = options.out / "load"
     written = run_part(MODULE, "write", out, WRITE_LIMIT_S)
     parts = [run_part(MODULE, "load", out, LOAD_LIMIT_S) for _ in range(RUNS)]
     if missing := [part.missing for part in (written, *parts) if part.missing]:
@@ -79,24 +79,24 @@ def load(asked: argparse.Namespace) -> bool:
     return bool(whole <= LOAD_MAX_S and resident <= LOAD_MAX_GB)
 
 
-def hostile(asked: argparse.Namespace) -> bool:
+def hostile(options: argparse.Namespace) -> bool:
     """So many mutated files in this process. True where each was refused or shown, in little memory."""
-    (out := asked.out / "fuzz").mkdir(parents=True, exist_ok=True)
+    (out := options.out / "fuzz").mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    outcomes = fuzz(asked.times, asked.seed, out / RESULTS)
+    outcomes = fuzz(options.times, options.seed, out / RESULTS)
     wall, resident = time.perf_counter() - began, _resident_gb()
     table(
-        (f"{asked.times:,} mutated results files, seed {asked.seed}", "value"),
+        (f"{options.times:,} mutated results files, seed {options.seed}", "value"),
         [
             ("refused as untrusted", f"{outcomes['refused']:,}"),
             ("judged and shown", f"{outcomes['judged']:,}"),
             ("of one side, measured and shown", f"{outcomes['measured']:,}"),
-            ("other errors, warnings included", asked.times - outcomes.total()),
+            ("other errors, warnings included", options.times - outcomes.total()),
             ("peak resident memory, at most 0.5 GB", f"{resident:.2f} GB"),
             ("wall time", f"{wall:.0f} s"),
         ],
     )
-    return outcomes.total() == asked.times and resident <= FUZZ_MAX_GB
+    return outcomes.total() == options.times and resident <= FUZZ_MAX_GB
 
 
 def part_write() -> Found:

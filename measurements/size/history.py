@@ -51,17 +51,17 @@ def add_to(verbs: Any, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(figure=prove_history)
 
 
-def prove_history(asked: argparse.Namespace) -> bool:
+def prove_history(options: argparse.Namespace) -> bool:
     """Make it, ask it, replay it. True where every target is met."""
-    folder = asked.out / "history"
+    folder = options.out / "history"
     shutil.rmtree(folder, ignore_errors=True)
-    history = made(asked.cases, asked.nights, asked.seed)
+    history = made(options.cases, options.nights, options.seed)
     _, writing = timed(lambda: write(history, folder / "data"))
     size = sum(path.stat().st_size for path in (folder / "data").rglob("*.parquet")) / 1e6
-    print(f"{len(history.nights)} runs of {asked.cases} cases, {size:.0f} MB, written in {writing:.0f} s", flush=True)
+    print(f"{len(history.nights)} runs of {options.cases} cases, {size:.0f} MB, written in {writing:.0f} s", flush=True)
     times = quick(folder)
     replayed = replay(history)
-    years = asked.cases * asked.nights / YEAR_NIGHTS
+    years = options.cases * options.nights / YEAR_NIGHTS
     met = [
         ("query of one case, median of nine", f"{times['one']:.2f} s", f"{ONE_S} s", times["one"] <= ONE_S),
         ("overview", f"{times['overview']:.2f} s", f"{OVERVIEW_S:.0f} s", times["overview"] <= OVERVIEW_S),
@@ -69,9 +69,9 @@ def prove_history(asked: argparse.Namespace) -> bool:
         ("site built, detect included", f"{times['site']:.1f} s", f"{SITE_S:.0f} s", times["site"] <= SITE_S),
         (
             f"planted steps of 3 % found within {RUNS_MIN} runs",
-            f"{replayed.found_soon} of {asked.cases} ({replayed.found_soon / asked.cases:.1%})",
+            f"{replayed.found_soon} of {options.cases} ({replayed.found_soon / options.cases:.1%})",
             f"≥ {FOUND_MIN:.0%}",
-            replayed.found_soon >= FOUND_MIN * asked.cases,
+            replayed.found_soon >= FOUND_MIN * options.cases,
         ),
         (
             f"false ones in {years:,.0f} case-years, night by night",
@@ -86,7 +86,7 @@ def prove_history(asked: argparse.Namespace) -> bool:
         [
             ("query of one case, slowest of nine", f"{times['slowest']:.2f} s"),
             ("the first query of a fresh copy, which makes the index", f"{times['first']:.1f} s"),
-            ("planted steps found at any time", f"{replayed.found_ever} of {asked.cases}"),
+            ("planted steps found at any time", f"{replayed.found_ever} of {options.cases}"),
             ("planted drifts of 4 % over 90 runs found", f"{replayed.drifts_found} of {replayed.drifts_planted}"),
             ("alarms in all: at steps, at drifts, false", f"{replayed.steps}, {replayed.drifts}, {replayed.false}"),
         ],
@@ -122,11 +122,11 @@ def quick(folder: Path) -> dict[str, float]:
         return number
 
     first = timed(lambda: one(0))[1]
-    asked = [timed(partial(one, case))[1] for case in range(QUERIES)]
+    options = [timed(partial(one, case))[1] for case in range(QUERIES)]
     return {
         "first": first,
-        "one": statistics.median(asked),
-        "slowest": max(asked),
+        "one": statistics.median(options),
+        "slowest": max(options),
         "overview": timed(glance)[1],
         "detect": timed(all_changes)[1],
         "site": timed(site)[1],

@@ -58,12 +58,12 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--without-large", action="store_true", help="leave the file of 1 GB out")
 
 
-def scale(asked: argparse.Namespace) -> bool:
+def scale(options: argparse.Namespace) -> bool:
     """Runs of several sizes, and the report of a large file. True where all limits are kept."""
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f} at the start")
     runs = {}
-    for cases in asked.sizes:
-        folder = fresh(asked.out / "scale" / str(cases))
+    for cases in options.sizes:
+        folder = fresh(options.out / "scale" / str(cases))
         (folder / "side" / "cases").mkdir(parents=True)
         (folder / "side" / "cases" / "many.py").write_text(CASES.format(cases=cases), encoding="utf-8")
         (folder / "side" / "cases" / "suites.yaml").write_text(
@@ -76,7 +76,7 @@ def scale(asked: argparse.Namespace) -> bool:
         parts["measure"] = Part({**parts["measure"].found, **parts["count"].found})
         runs[cases] = {name: part.found for name, part in parts.items() if name != "count"}
     kept = _show_runs(runs)
-    return (asked.without_large or _large(asked.out / "scale" / "large")) and kept
+    return (options.without_large or _large(options.out / "scale" / "large")) and kept
 
 
 def _show_runs(runs: dict[int, dict[str, Found]]) -> bool:
@@ -148,10 +148,10 @@ def part_measure() -> Found:
     folder = _folder()
     side = str(folder / "side")
     words = ["compare", side, side, "--seed", "5", "--output", str(folder / "results.jsonl"), "--ignore-unfit"]
-    asked = grammar.parse(words)
+    options = grammar.parse(words)
     os.chdir(folder)
     specs = [SideSpec("base", side), SideSpec("head", side)]
-    request = request_of("compare", asked, specs, (), {})
+    request = request_of("compare", options, specs, (), {})
     before = _used()
     measure(request)
     return _since(before)

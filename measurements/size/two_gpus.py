@@ -37,14 +37,14 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--launches", type=int, default=LAUNCHES, help="of each case, quiet and disturbed")
 
 
-def two_gpus(asked: argparse.Namespace) -> bool:
+def two_gpus(options: argparse.Namespace) -> bool:
     """True where two GPUs take at most 0.6 of the time, flag nothing, and launches repeat beside a busy neighbour."""
     found = gpus()
     if len(found) < NEEDED:
         raise SystemExit(f"error: this machine has {len(found)} GPUs (hint: a machine with two is needed)")
-    out = asked.out / "two-gpus"
+    out = options.out / "two-gpus"
     sooner = _sooner(out)
-    return _undisturbed(out, [gpu.uuid for gpu in found[:NEEDED]], asked.launches) and sooner
+    return _undisturbed(out, [gpu.uuid for gpu in found[:NEEDED]], options.launches) and sooner
 
 
 def _sooner(out: Path) -> bool:

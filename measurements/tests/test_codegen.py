@@ -166,8 +166,8 @@ def test_the_whole_figure_prints_its_tables_in_order(
     monkeypatch.setattr(prove_codegen, "run_cli", run_cli)
     monkeypatch.setattr(prove_codegen, "architecture_here", lambda: "sm_90")
     monkeypatch.setattr(prove_codegen, "compile_text", lambda text, arch: MachineCode(len(text) / 1e4, 128, 0, None))
-    asked = prove_figures.parser().parse_args(["codegen", "--launches", "12", "--out", str(tmp_path)])
-    assert asked.figure(asked) is True
+    options = prove_figures.parser().parse_args(["codegen", "--launches", "12", "--out", str(tmp_path)])
+    assert options.figure(options) is True
     assert ran == [["run", "codegen/*", "--suite", "codegen", "--in", ".", "--rounds", "12"]]
     printed = capsys.readouterr().out
     titles = [line for line in printed.splitlines() if line and not line.startswith("|")]
@@ -180,11 +180,11 @@ def test_the_whole_figure_prints_its_tables_in_order(
     ]
     assert "| batched: padding, about 2.5 times | 2.49 × (RTX 3090), 3.06 × (RTX 2080 Ti) | 2.50 × | yes |" in printed
     del both[BATCHED]["vendor"]
-    assert asked.figure(asked) is False
+    assert options.figure(options) is False
 
 
 def test_the_figure_has_a_place_in_the_measurements() -> None:
-    asked = prove_figures.parser().parse_args(["codegen", "--no-gpu"])
-    assert (asked.figure, asked.launches) == (prove_codegen.codegen, 10)
+    options = prove_figures.parser().parse_args(["codegen", "--no-gpu"])
+    assert (options.figure, options.launches) == (prove_codegen.codegen, 10)
     text = (ROOT / "docs/measurements.md").read_text(encoding="utf-8")
     assert re.search(r"^    scripts/prove codegen\n", text, re.MULTILINE)

@@ -22,10 +22,10 @@ FOUND = Expectation("NVIDIA H200", "codegen/dense[B=1]", "baseline", "tflops", 1
 def test_two_runs_must_pass_and_the_slowed_one_must_not(
     slowed: int, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[Sequence[str]] = []
+    options: list[Sequence[str]] = []
 
     def run(command: Sequence[str], cwd: Path, **_: Any) -> subprocess.CompletedProcess[str]:
-        asked.append(command[3:])
+        options.append(command[3:])
         if "expect" in command:
             known = parse((cwd / "cases" / FILE).read_text(), FILE)
             (cwd / "cases" / FILE).write_text(dump([*known, FOUND]))
@@ -46,5 +46,5 @@ def test_two_runs_must_pass_and_the_slowed_one_must_not(
     shown = capsys.readouterr().out
     assert "| `codegen/dense[B=1]` baseline | tflops | 10 | 2% | 10.01: met | 10.01: met | 9, –: worse |" in shown
     assert ("ended with 0, not 1" in shown) is not fine
-    assert [words[0] for words in asked] == ["expect", "run", "run", "run"]
-    assert asked[-1][asked[-1].index("--plant") + 1] == "codegen/dense**=0.1"
+    assert [words[0] for words in options] == ["expect", "run", "run", "run"]
+    assert options[-1][options[-1].index("--plant") + 1] == "codegen/dense**=0.1"

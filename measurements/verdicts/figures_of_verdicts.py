@@ -72,13 +72,13 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--planted-rounds", type=int, default=prove_verdicts_gpu.PLANTED_ROUNDS)
 
 
-def verdicts(asked: argparse.Namespace) -> bool:
+def verdicts(options: argparse.Namespace) -> bool:
     """All figures of the verdicts. True where every target is kept."""
     recorded = pools()
     untouched = [each for pool in recorded if len((each := pool.untouched).cases) >= CASES_MIN]
     planted = [pool for pool in recorded if pool.planted]
     few = min(untouched, key=lambda pool: len(pool.cases))  # the one whose cases fit a table
-    runs, simulated = asked.runs, min(asked.runs, SIMULATED_RUNS)
+    runs, simulated = options.runs, min(options.runs, SIMULATED_RUNS)
     with ProcessPoolExecutor(WORKERS, get_context("spawn")) as workers:
         drawn = workers.map(found_in, untouched, count(SEED), repeat(runs))
         kinds = workers.map(found_under, KINDS, count(SEED), repeat(simulated))

@@ -42,12 +42,12 @@ AA_HEAD = (
 )  # fmt: skip
 
 
-def collect(asked: argparse.Namespace) -> bool:
+def collect(options: argparse.Namespace) -> bool:
     """Record the launches, and pack them. True where both comparisons were made and the file is small."""
-    out = fresh(asked.out / "collect")
+    out = fresh(options.out / "collect")
     began = time.perf_counter()
     same = ["compare", ".", ".", *AA_CASES, "--suite", "ops"]
-    events = run_cli([*same, *counts(asked.rounds)], out / "aa", PART_LIMIT_S)
+    events = run_cli([*same, *counts(options.rounds)], out / "aa", PART_LIMIT_S)
     packed = out / NEW
     runs = {"aa": run_of(events, "identical code on both sides", {})}
     pack(packed, facts_of(events), runs)  # already here, so that a machine that is taken away leaves this much
@@ -55,7 +55,7 @@ def collect(asked: argparse.Namespace) -> bool:
     print(f"aa: {len(runs['aa']['rounds'])} rounds of {len(AA_CASES)} cases, {wall:.0f} s", flush=True)
     sides = planted_sides(out / "sides")
     arguments = ["compare", *(str(side) for side in sides), "--suite", "planted"]
-    events = run_cli([*arguments, *counts(asked.planted_rounds)], out / "planted", PART_LIMIT_S)
+    events = run_cli([*arguments, *counts(options.planted_rounds)], out / "planted", PART_LIMIT_S)
     runs["planted"] = run_of(events, "the kernels do more work in head", grown(events))
     size = pack(packed, facts_of(events), runs)
     print(f"planted: {len(runs['planted']['rounds'])} rounds of {len(runs['planted']['planted'])} cases", flush=True)
@@ -111,14 +111,14 @@ def facts_of(events: Events) -> dict[str, Any]:
     }
 
 
-def aa(asked: argparse.Namespace) -> bool:
+def aa(options: argparse.Namespace) -> bool:
     """Comparisons of a hundred cases with themselves. True where none flags a row, and each measures in time."""
-    folder = fresh(asked.out / "aa")
+    folder = fresh(options.out / "aa")
     began = time.perf_counter()
     rows: list[Row] = []
     kept = True
     longest = 0.0
-    while len(rows) < asked.times and time.perf_counter() - began + longest <= asked.budget:
+    while len(rows) < options.times and time.perf_counter() - began + longest <= options.budget:
         started = time.perf_counter()
         row, good = one_aa(folder / str(len(rows) + 1), len(rows) + 1)
         longest = max(longest, time.perf_counter() - started)
@@ -126,8 +126,8 @@ def aa(asked: argparse.Namespace) -> bool:
         rows.append(row)
         print(*row, sep=" · ", flush=True)
     table(AA_HEAD, rows)
-    print(f"\n{len(rows)} of {asked.times} runs within {asked.budget:.0f} s.")
-    return kept and len(rows) == asked.times
+    print(f"\n{len(rows)} of {options.times} runs within {options.budget:.0f} s.")
+    return kept and len(rows) == options.times
 
 
 def one_aa(folder: Path, number: int) -> tuple[Row, bool]:

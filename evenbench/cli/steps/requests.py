@@ -37,64 +37,64 @@ KEYS: Sequence[str] = (  # of a suite, that the command line may set
 
 
 def request_of(
-    verb: Any, asked: argparse.Namespace, specs: Sequence[SideSpec], patterns: Sequence[str], more: Mapping[str, Any]
+    verb: Any, options: argparse.Namespace, specs: Sequence[SideSpec], patterns: Sequence[str], more: Mapping[str, Any]
 ) -> Request:
     """What was asked for, as a request.
 
     Raises:
         UsageError: arguments that contradict each other, or a file that could not be written after measuring.
     """
-    refuse_contradictions(asked)
-    share, plant = getattr(asked, "share", None), getattr(asked, "plant", None)
+    refuse_contradictions(options)
+    share, plant = getattr(options, "share", None), getattr(options, "plant", None)
     return Request(
         verb=verb,
         repo=Path.cwd(),
         specs=specs,
-        output=(asked.output or _new_output()).resolve(),
-        cases=asked.cases,
-        cases_from=getattr(asked, "cases_from", "own"),
-        config=asked.config,
-        suite=asked.suite,
+        output=(options.output or _new_output()).resolve(),
+        cases=options.cases,
+        cases_from=getattr(options, "cases_from", "own"),
+        config=options.config,
+        suite=options.suite,
         patterns=list(patterns),
-        keys={key: getattr(asked, key, None) for key in KEYS} | dict(more),
-        rounds=asked.rounds,
-        seed=asked.seed,
-        shard=getattr(asked, "shard", (0, 1)),
+        keys={key: getattr(options, key, None) for key in KEYS} | dict(more),
+        rounds=options.rounds,
+        seed=options.seed,
+        shard=getattr(options, "shard", (0, 1)),
         share=Share.parse(share) if share is not None else None,
         plant=plant_of(plant) if plant is not None else None,
-        gpu=asked.gpu,
-        gpus=asked.gpus,
-        durations=known_durations(asked.durations),
-        launcher=asked.launcher,
-        resume=asked.resume,
-        ignore_unfit=asked.ignore_unfit,
-        only_texts=getattr(asked, "artifacts_only", False),
-        save_texts=getattr(asked, "update_artifacts", False),
-        wait=not asked.no_wait,
+        gpu=options.gpu,
+        gpus=options.gpus,
+        durations=known_durations(options.durations),
+        launcher=options.launcher,
+        resume=options.resume,
+        ignore_unfit=options.ignore_unfit,
+        only_texts=getattr(options, "artifacts_only", False),
+        save_texts=getattr(options, "update_artifacts", False),
+        wait=not options.no_wait,
     )
 
 
-def refuse_contradictions(asked: argparse.Namespace) -> None:
+def refuse_contradictions(options: argparse.Namespace) -> None:
     """Raises UsageError for arguments that contradict each other, or a file that could not be written after measuring."""
-    if asked.resume and asked.output is None:
+    if options.resume and options.output is None:
         raise UsageError("--resume needs --output", "name the results file of the interrupted run")
-    refuse_seed(asked.seed)
-    shard = getattr(asked, "shard", (0, 1))
-    share = getattr(asked, "share", None)
+    refuse_seed(options.seed)
+    shard = getattr(options, "shard", (0, 1))
+    share = getattr(options, "share", None)
     if share is not None and shard[1] == 1:
         raise UsageError("--share needs --shard", "evenbench plan gives a shard its index, count, seed and share")
-    if shard[1] > 1 and asked.seed is None and not asked.resume:
+    if shard[1] > 1 and options.seed is None and not options.resume:
         raise UsageError("--shard needs --seed", "all shards of a run share the seed that evenbench plan gives them")
-    if getattr(asked, "plant", None) is not None and getattr(asked, "confirm", False):
+    if getattr(options, "plant", None) is not None and getattr(options, "confirm", False):
         raise UsageError(
             "--plant with --confirm: what was slowed on purpose needs no second run", "leave one of them out"
         )
-    for path in (asked.json, getattr(asked, "comment", None)):
+    for path in (options.json, getattr(options, "comment", None)):
         if path is not None and (
             path.is_dir() or not os.access(path.parent, os.W_OK)
         ):  # said before, not after measuring
             raise UsageError(f"{path} cannot be written", "name a file in a folder that exists and is writable")
-    if asked.durations and asked.gpus is None:
+    if options.durations and options.gpus is None:
         raise UsageError("--durations needs --gpus", "one GPU measures all cases; evenbench plan balances shards")
 
 

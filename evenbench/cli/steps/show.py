@@ -34,50 +34,50 @@ def code_of(report: Report, judge: JudgeSettings, ignored: tuple[str, ...] = (),
     return EXIT_FAIL_ON if met else EXIT_OK
 
 
-def judged_by(asked: argparse.Namespace, header: Header) -> JudgeSettings | None:
+def judged_by(options: argparse.Namespace, header: Header) -> JudgeSettings | None:
     """The thresholds of ``--config`` and ``--fail-on``; None for those of the file. Raises UsageError, ConfigError."""
     judge_by = None
-    if asked.config:
-        config = load_given(asked.config)
+    if options.config:
+        config = load_given(options.config)
         if header.suite not in config.suites:
             raise UsageError(
-                f"--config {asked.config}: has no suite {header.suite!r}, by which the results were measured",
+                f"--config {options.config}: has no suite {header.suite!r}, by which the results were measured",
                 f"name a file that has it: there are {', '.join(config.suites)}",
             )
         judge_by = judge_settings(config, resolve(config, header.suite))
-    fail_on = fail_on_of(asked.fail_on)
+    fail_on = fail_on_of(options.fail_on)
     if fail_on is not None:
         judge_by = (judge_by or header.judge).model_copy(update={"fail_on": list(fail_on)})
     return judge_by
 
 
 def show_comparison(
-    files: Sequence[Path], judge_by: JudgeSettings | None, hopeless: Sequence[str], asked: argparse.Namespace
+    files: Sequence[Path], judge_by: JudgeSettings | None, hopeless: Sequence[str], options: argparse.Namespace
 ) -> int:
     """Judge the files of a run, with second runs of its regressed rows, and `show` what comes of it."""
     from evenbench.reports.load.results import load_runs
 
     results, seconds = load_runs(files)
-    comparison, _ = judged(results, seconds, judge_by, asked)
-    return show(comparison, asked, files, hopeless, results=results)
+    comparison, _ = judged(results, seconds, judge_by, options)
+    return show(comparison, options, files, hopeless, results=results)
 
 
 def judged(
-    results: Results, seconds: Sequence[Results], judge_by: JudgeSettings | None, asked: argparse.Namespace
+    results: Results, seconds: Sequence[Results], judge_by: JudgeSettings | None, options: argparse.Namespace
 ) -> tuple[Comparison, list[Comparison]]:
     """A run's comparison, with what second runs say of its regressed rows; then those of the second runs."""
     from evenbench.reports.compare.compare import compare as judge
     from evenbench.reports.compare.confirm import confirmed
 
     today = datetime.now(UTC).date()
-    comparison = judge(results, today, judge_by=judge_by, proofs=read_proofs(asked.proofs))
+    comparison = judge(results, today, judge_by=judge_by, proofs=read_proofs(options.proofs))
     again = [judge(second, today, judge_by=comparison.judged_by) for second in seconds]
     return confirmed(comparison, again), again
 
 
 def show(
     comparison: Comparison,
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
     files: Sequence[Path] = (),
     hopeless: Sequence[str] = (),
     results: Results | None = None,
@@ -89,35 +89,35 @@ def show(
     from evenbench.reports.render.data.json import as_json
     from evenbench.reports.render.terminal.terminal import terminal
 
-    shown = getattr(asked, "format", "term")
+    shown = getattr(options, "format", "term")
     texts: dict[str, Callable[[], str]] = {
         "json": lambda: json.dumps(as_json(comparison), indent=1) + "\n",
         "comment": lambda: comment(comparison),
         "summary": lambda: summary(comparison),
         "proof": lambda: proof_line(comparison),
-        "term": lambda: terminal(comparison, width(), colour=_colour(asked)),
+        "term": lambda: terminal(comparison, width(), colour=_colour(options)),
     }
-    out = getattr(asked, "out", None)
+    out = getattr(options, "out", None)
     if shown in FORMATS and results is not None:
         deliver(exported(shown, results, comparison), out)
     else:
         deliver(texts[shown](), out)
-    if asked.verb == "compare":
+    if options.verb == "compare":
         say(
             f"results: {', '.join(str(file) for file in files)}"
-            + (f" · comment: {asked.comment}" if asked.comment else "")
+            + (f" · comment: {options.comment}" if options.comment else "")
         )
-        write(asked.comment, texts["comment"])
-        write(asked.json, texts["json"])
+        write(options.comment, texts["comment"])
+        write(options.json, texts["json"])
     code = hopeless_files(hopeless)
     if not any(row.measured for row in comparison.rows):
-        if asked.verb == "compare" and comparison.facts.header.shard.count > 1:
+        if options.verb == "compare" and comparison.facts.header.shard.count > 1:
             some = "with a number on both sides; the others may" if comparison.rows else "to measure"
             say(f"this shard has no case {some}")
             return code
         raise NothingMeasured("no case gave a number on both sides", "the table says why, row by row")
     met = conditions_met(comparison, comparison.judged_by.fail_on)
-    if asked.verb != "compare":
+    if options.verb != "compare":
         met = (*met, *_lost(comparison.facts, comparison.judged_by))
     if met and code == EXIT_OK:
         say(f"fail_on: {', '.join(met)}")
@@ -160,8 +160,8 @@ def read_proofs(path: Path | None) -> list[Proof]:
         raise UntrustedInput(f"--proofs {path}: {error.message}", error.hint) from None
 
 
-def _colour(asked: argparse.Namespace) -> bool:
-    return colour() and getattr(asked, "out", None) is None
+def _colour(options: argparse.Namespace) -> bool:
+    return colour() and getattr(options, "out", None) is None
 
 
 def hopeless_files(errors: Sequence[str]) -> int:

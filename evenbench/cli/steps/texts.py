@@ -32,13 +32,13 @@ OF_MEASURING: Mapping[str, str] = MappingProxyType(  # what --artifacts-only has
 )
 
 
-def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bool:
+def keep_texts(options: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bool:
     """Write what the cases generated where it was asked for; whether saved copies were to be written anew."""
-    if directory := asked.dump_sources:
+    if directory := options.dump_sources:
         for side, found in texts.items():
             found.dump(directory / side if len(texts) > 1 else directory)
         say(f"{count(sum(len(list(found)) for found in texts.values()), 'text')} in {directory}")
-    if not getattr(asked, "update_artifacts", False):
+    if not getattr(options, "update_artifacts", False):
         return False
     written = [name for found in texts.values() for name in found.save()]
     for name in written:
@@ -51,21 +51,21 @@ def keep_texts(asked: argparse.Namespace, texts: Mapping[SideName, Texts]) -> bo
     return True
 
 
-def refuse_update(asked: bool) -> None:
+def refuse_update(options: bool) -> None:
     """Raises UsageError where saved copies must not change: what CI finds, a person looks at."""
-    if asked and os.environ.get("CI"):
+    if options and os.environ.get("CI"):
         raise UsageError(
             "--update-artifacts: refused where CI is set, since a check that mends itself checks nothing",
             "update them on your own machine, look at the diff and commit it",
         )
 
 
-def refuse_measuring(asked: argparse.Namespace) -> None:
+def refuse_measuring(options: argparse.Namespace) -> None:
     """Raises UsageError for options that say how to measure, where nothing is to be measured."""
-    if not asked.artifacts_only:
+    if not options.artifacts_only:
         return
-    idle = [option for name, option in OF_MEASURING.items() if getattr(asked, name) not in (None, False)]
-    idle += ["--no-ceilings"] if asked.ceilings is False else []
+    idle = [option for name, option in OF_MEASURING.items() if getattr(options, name) not in (None, False)]
+    idle += ["--no-ceilings"] if options.ceilings is False else []
     if idle:
         raise UsageError(
             f"--artifacts-only with {', '.join(idle)}: nothing is measured",

@@ -32,10 +32,10 @@ def main() -> int:
     parser.add_argument("--zeros", action="store_true", help="constant data, to show what they pretend")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--only", default="", help="beginning of the keys to measure; then without the curve")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        device = _open(asked.device, zeros=asked.zeros)
-        peaks = find(device, Benchmarker(time.perf_counter), _tell, repeats=asked.repeats, only=asked.only)
+        device = _open(options.device, zeros=options.zeros)
+        peaks = find(device, Benchmarker(time.perf_counter), _tell, repeats=options.repeats, only=options.only)
     except EvenbenchError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

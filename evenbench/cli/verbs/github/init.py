@@ -11,10 +11,10 @@ from ....starter.files import Source, installed_source, write
 from ...steps.console import say
 
 
-def init(asked: argparse.Namespace) -> int:
+def init(options: argparse.Namespace) -> int:
     """Write the files; what exists stays."""
-    source = Source.parse(asked.uses) if asked.uses else installed_source()
-    done = write(asked.target, asked.cases, source, force=asked.force)
+    source = Source.parse(options.uses) if options.uses else installed_source()
+    done = write(options.target, options.cases, source, force=options.force)
     for name in done.written:
         print(f"wrote {name}")
     for name in done.kept:
@@ -24,7 +24,7 @@ def init(asked: argparse.Namespace) -> int:
             f"not written, since it is not known here which commit of evenbench they shall use: {', '.join(done.left_out)}"
         )
         say("  (hint: the same command with --uses OWNER/REPOSITORY@COMMIT writes them too)")
-    folder = PurePosixPath(asked.cases)
+    folder = PurePosixPath(options.cases)
     cases = "" if folder == PurePosixPath("cases") else f" --cases {folder}"
     print(
         f"\nNext:\n  evenbench run{cases}           measures the example\n"

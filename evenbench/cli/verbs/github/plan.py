@@ -17,17 +17,22 @@ from ...steps.arguments import durations_path
 from ...steps.requests import known_durations, refuse_seed
 
 
-def plan(asked: argparse.Namespace) -> int:
+def plan(options: argparse.Namespace) -> int:
     """Print the plan on one line."""
-    refuse_seed(asked.seed)
-    seed = asked.seed if asked.seed is not None else secrets.randbits(SEED_BITS)
-    matrix = {"include": shard_matrix(asked.shards, seed, known_durations(asked.durations))}
+    refuse_seed(options.seed)
+    seed = options.seed if options.seed is not None else secrets.randbits(SEED_BITS)
+    matrix = {"include": shard_matrix(options.shards, seed, known_durations(options.durations))}
     printed: dict[str, Any] = matrix
-    if (asked.base is None) != (asked.head is None):
+    if (options.base is None) != (options.head is None):
         raise UsageError("--base and --head go together", "name both commits, or neither")
-    if asked.base is not None:
+    if options.base is not None:
         found = changed(
-            asked.target, asked.base, asked.head, asked.cases, from_merge_base=asked.merge_base, always=asked.always
+            options.target,
+            options.base,
+            options.head,
+            options.cases,
+            from_merge_base=options.merge_base,
+            always=options.always,
         )
         printed = {**dataclasses.asdict(found), "matrix": matrix}
     print(json.dumps(printed))

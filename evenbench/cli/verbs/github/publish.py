@@ -39,14 +39,14 @@ FILES_MAX = 1_000  # of one run: its shards
 SUFFIX = ".jsonl"
 
 
-def resolve_event(asked: argparse.Namespace) -> int:
+def resolve_event(options: argparse.Namespace) -> int:
     """Which pull request an event means, as one line of JSON. Raises where nothing may be published to it."""
     from evenbench.reports.publish.pull_request import WORKFLOW
     from evenbench.reports.publish.pull_request import resolve as resolve_pull
 
-    event = _event(asked)
+    event = _event(options)
     with conversation(dry_run=False) as github:
-        found = resolve_pull(github, event, asked.workflow or (WORKFLOW,))
+        found = resolve_pull(github, event, options.workflow or (WORKFLOW,))
     answer = {
         "event": event.kind,
         "number": found.number,
@@ -60,24 +60,24 @@ def resolve_event(asked: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def publish(asked: argparse.Namespace) -> int:
+def publish(options: argparse.Namespace) -> int:
     """Results, or the state of a run without any, to the pull request that the event means, and to the job summary."""
     from evenbench.reports.publish.pull_request import WORKFLOW
     from evenbench.reports.publish.pull_request import resolve as resolve_pull
 
-    event = _event(asked)
-    with conversation(dry_run=asked.dry_run) as github:
-        found = resolve_pull(github, event, asked.workflow or (WORKFLOW,))
+    event = _event(options)
+    with conversation(dry_run=options.dry_run) as github:
+        found = resolve_pull(github, event, options.workflow or (WORKFLOW,))
         if found.reason == "wrong-workflow":
             found.or_error()
-        head_sha = asked.head_sha or found.head_sha
-        suite, outcome, distrust = _outcome(asked, event, head_sha)
-        links = _links(asked, event)
-        if not asked.dry_run:
+        head_sha = options.head_sha or found.head_sha
+        suite, outcome, distrust = _outcome(options, event, head_sha)
+        links = _links(options, event)
+        if not options.dry_run:
             _write_summary(outcome, links, head_sha)
         try:
             found.or_error()
-            _publish_to(github, asked, event, replace(found, head_sha=head_sha), suite, outcome, links)
+            _publish_to(github, options, event, replace(found, head_sha=head_sha), suite, outcome, links)
         except PullRequestMoved as moved:
             if event.kind != "workflow_dispatch":
                 raise
@@ -89,7 +89,7 @@ def publish(asked: argparse.Namespace) -> int:
 
 def _publish_to(
     github: GitHub,
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
     event: Event,
     found: Resolution,
     suite: str,
@@ -104,12 +104,12 @@ def _publish_to(
     if not may_write or (found.number is None and event.trigger != "merge_group"):
         print(f"no comment: {found.why or 'a job that a pull request starts may not write'}")
         return
-    target = PublishTarget(event.repository, found.number, found.head_sha, suite, event.run, asked.manual_workflow)
+    target = PublishTarget(event.repository, found.number, found.head_sha, suite, event.run, options.manual_workflow)
     for line in publish_outcome(github, target, outcome, links):
         print(line)
 
 
-def _outcome(asked: argparse.Namespace, event: Event, head_sha: str) -> tuple[str, Outcome, UntrustedInput | None]:
+def _outcome(options: argparse.Namespace, event: Event, head_sha: str) -> tuple[str, Outcome, UntrustedInput | None]:
     """The suite, what is to be said, and the error where the results are not what they say.
 
     Suite and thresholds come from the command line, the event and --config: the file could name those that suit it.
@@ -117,18 +117,18 @@ def _outcome(asked: argparse.Namespace, event: Event, head_sha: str) -> tuple[st
     from evenbench.reports.publish.events import state_of
     from evenbench.reports.publish.outcome import Outcome
 
-    named = asked.suite or event.suite
-    config = load_given(asked.config) if asked.config else Config.default()
-    settings = resolve(config, (named or None) if asked.config else None)
-    suite = settings.suite if asked.config else named or settings.suite
+    named = options.suite or event.suite
+    config = load_given(options.config) if options.config else Config.default()
+    settings = resolve(config, (named or None) if options.config else None)
+    suite = settings.suite if options.config else named or settings.suite
     strict = bool(settings.fail_on)
-    state, reason = (asked.state, asked.reason) if asked.state else state_of(event)
+    state, reason = (options.state, options.reason) if options.state else state_of(event)
     try:
-        files = _files(asked.results)
+        files = _files(options.results)
         if files and state not in ("queued", "running"):
-            expected = _Expected(head_sha, suite if asked.config or named else "")
+            expected = _Expected(head_sha, suite if options.config or named else "")
             judge_by = judge_settings(config, settings)
-            return suite, Outcome.of(_judged(files, expected, judge_by, asked)), None
+            return suite, Outcome.of(_judged(files, expected, judge_by, options)), None
     except UntrustedInput as error:
         return suite, Outcome("failed", f"The results are not to be trusted: {error.message}", strict=strict), error
     if state == "done":
@@ -157,7 +157,7 @@ class _Expected:
 
 
 def _judged(
-    files: Sequence[Path], expected: _Expected, judge_by: JudgeSettings, asked: argparse.Namespace
+    files: Sequence[Path], expected: _Expected, judge_by: JudgeSettings, options: argparse.Namespace
 ) -> Comparison:
     """The comparison in hostile files. Raises UntrustedInput."""
     from evenbench.reports.compare.compare import compare
@@ -171,7 +171,7 @@ def _judged(
     for header in chain.from_iterable(run.headers for run in (first, *seconds)):
         expected.refuse_other(header)
     today = datetime.now(UTC).date()
-    comparison = compare(first, today, judge_by=judge_by, proofs=read_proofs(asked.proofs))
+    comparison = compare(first, today, judge_by=judge_by, proofs=read_proofs(options.proofs))
     return confirmed(comparison, [compare(second, today, judge_by=judge_by) for second in seconds])
 
 
@@ -196,11 +196,11 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _event(asked: argparse.Namespace) -> Event:
+def _event(options: argparse.Namespace) -> Event:
     """The event in the file of ``--event``. Raises UsageError."""
     from evenbench.reports.publish.events import read_event
 
-    named = asked.event or os.environ.get("GITHUB_EVENT_PATH")
+    named = options.event or os.environ.get("GITHUB_EVENT_PATH")
     if not named:
         raise UsageError("no event is named", "--event FILE; GitHub's runners name it in GITHUB_EVENT_PATH")
     path = Path(named)
@@ -249,12 +249,12 @@ def _rehearse(method: str, path: str, body: Mapping[str, Any]) -> None:
     print(f"would {method} {path}" + (f"\n{text.rstrip()}\n" if text else ""))
 
 
-def _links(asked: argparse.Namespace, event: Event) -> Links:
+def _links(options: argparse.Namespace, event: Event) -> Links:
     """Where the run and its files are, and where to measure again."""
     from evenbench.reports.render.comment.comment import Links
 
-    run = asked.run_url or event.run.url
-    dispatch = f"{_env('GITHUB_SERVER_URL', SERVER)}/{event.repository}/actions/workflows/{asked.manual_workflow}"
+    run = options.run_url or event.run.url
+    dispatch = f"{_env('GITHUB_SERVER_URL', SERVER)}/{event.repository}/actions/workflows/{options.manual_workflow}"
     samples = f"{run}#artifacts" if run else ""
     return Links(run=run, report=run, samples=samples, rerun=run, dispatch=dispatch, docs=DOCS)
 

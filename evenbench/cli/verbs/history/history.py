@@ -88,23 +88,23 @@ def _alert_arguments(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
 
 
-def history(asked: argparse.Namespace) -> int:
+def history(options: argparse.Namespace) -> int:
     """Dispatch the verbs below."""
-    return VERBS[asked.history](asked)
+    return VERBS[options.history](options)
 
 
-def add(asked: argparse.Namespace) -> int:
+def add(options: argparse.Namespace) -> int:
     """Put one side of a run into the history, and its proof, where it has one."""
     from evenbench.reports.history.rows import rows_of
     from evenbench.reports.history.store import add as add_run
     from evenbench.reports.history.store import add_proof
     from evenbench.reports.load.results import load_files
 
-    results = load_files(asked.results)
+    results = load_files(options.results)
     kind, proof = _proof(results)
-    side = asked.side or _side(kind)
-    kept = [add_run(asked.folder, rows_of(results, side))] if side else []
-    kept += [add_proof(asked.folder, proof)] if proof is not None else []
+    side = options.side or _side(kind)
+    kept = [add_run(options.folder, rows_of(results, side))] if side else []
+    kept += [add_proof(options.folder, proof)] if proof is not None else []
     for path, new in kept:
         print(f"{'added' if new else 'there already, left as it is'}: {path}")
     return EXIT_OK
@@ -133,26 +133,26 @@ def _side(kind: str) -> SideName | None:
     return "head" if kind == "run" else "base"
 
 
-def show(asked: argparse.Namespace) -> int:
+def show(options: argparse.Namespace) -> int:
     """A case over time, or all cases at a glance."""
     from evenbench.reports.history import text as history_text
     from evenbench.reports.history.changes import detect
     from evenbench.reports.history.series import overview, rows_like, series_of
     from evenbench.reports.history.store import opened
 
-    with opened(asked.folder) as duck:
-        if asked.case is None:
+    with opened(options.folder) as duck:
+        if options.case is None:
             glances = overview(duck)
             print(
-                _json(history_text.glances_json(glances)) if asked.json else history_text.glances(glances, width()),
+                _json(history_text.glances_json(glances)) if options.json else history_text.glances(glances, width()),
                 end="",
             )
             return EXIT_OK
-        cases = rows_like(duck, asked.case)
+        cases = rows_like(duck, options.case)
         if len(cases) != 1:
             some = ", ".join(cases[:CASES_SHOWN]) + (", …" if len(cases) > CASES_SHOWN else "")
             raise UsageError(
-                f"{asked.case!r} is {'no case' if not cases else f'in the ids of {len(cases)} cases'} of the history",
+                f"{options.case!r} is {'no case' if not cases else f'in the ids of {len(cases)} cases'} of the history",
                 f"name one of {some}" if cases else "evenbench history show without a case names all",
             )
         series = series_of(duck, cases[0])
@@ -160,11 +160,11 @@ def show(asked: argparse.Namespace) -> int:
         raise UsageError(f"{cases[0]} never gave a number")
     found = detect(series)
     text = history_text.show(cases[0], series, found, width())
-    answer(_json(history_text.show_json(cases[0], series, found)) if asked.json else text)
+    answer(_json(history_text.show_json(cases[0], series, found)) if options.json else text)
     return EXIT_OK
 
 
-def detect(asked: argparse.Namespace) -> int:
+def detect(options: argparse.Namespace) -> int:
     """Change points of all cases; with --record keep those that are new."""
     from evenbench.reports.history import text as history_text
     from evenbench.reports.history.change_points import SMALLEST
@@ -173,60 +173,60 @@ def detect(asked: argparse.Namespace) -> int:
     from evenbench.reports.history.series import all_series
     from evenbench.reports.history.store import add_found, found_lines, opened
 
-    smallest = SMALLEST if asked.smallest is None else asked.smallest
+    smallest = SMALLEST if options.smallest is None else options.smallest
     if not 0 < smallest < 1:
         raise UsageError(f"--smallest {smallest:g}: must be above 0 and below 1", "0.01 is one per cent")
-    with opened(asked.folder) as duck:
+    with opened(options.folder) as duck:
         series = all_series(duck)
     found = detect_in(series, smallest)
     changes = list(found.changes)
-    if asked.new or asked.record:
-        changes = new_ones(changes, read_changes(found_lines(asked.folder)), series)
-    if asked.since:
-        changes = since(changes, asked.since)
+    if options.new or options.record:
+        changes = new_ones(changes, read_changes(found_lines(options.folder)), series)
+    if options.since:
+        changes = since(changes, options.since)
     text = history_text.detected(changes, found)
-    answer(_json(history_text.detected_json(changes, found)) if asked.json else text)
-    if asked.record:
-        add_found(asked.folder, [dump(change) for change in changes], datetime.now(UTC))
+    answer(_json(history_text.detected_json(changes, found)) if options.json else text)
+    if options.record:
+        add_found(options.folder, [dump(change) for change in changes], datetime.now(UTC))
     return EXIT_OK
 
 
-def site(asked: argparse.Namespace) -> int:
+def site(options: argparse.Namespace) -> int:
     """Write the pages."""
     from evenbench.reports.history.changes import detect as detect_in
     from evenbench.reports.history.series import all_series, overview
     from evenbench.reports.history.site import Site, pages
     from evenbench.reports.history.store import opened, proofs_in
 
-    with opened(asked.folder) as duck:
+    with opened(options.folder) as duck:
         glances, series = overview(duck), all_series(duck)
-    name = _repository(asked, needed=False)
+    name = _repository(options, needed=False)
     url = f"{os.environ.get('GITHUB_SERVER_URL') or SERVER}/{name}" if name else ""
     number = 0
-    for place, text in pages(Site(glances, series, detect_in(series), proofs_in(asked.folder), url)):
-        path = asked.out / place
+    for place, text in pages(Site(glances, series, detect_in(series), proofs_in(options.folder), url)):
+        path = options.out / place
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path.parent} cannot be made: {error.strerror}") from None
         write(path, partial(str, text))
         number += 1
-    say(f"{number:,} pages: {asked.out / 'index.html'}")
+    say(f"{number:,} pages: {options.out / 'index.html'}")
     return EXIT_OK
 
 
-def alert(asked: argparse.Namespace) -> int:
+def alert(options: argparse.Namespace) -> int:
     """Open an issue about change points; one that is open already is left as it is."""
     from evenbench.reports.history.text import issue
 
-    changes, suspicions = _told(asked.found)
+    changes, suspicions = _told(options.found)
     if not changes:
         print("no change points, no issue")
         return EXIT_OK
-    repository = _repository(asked, needed=True)
+    repository = _repository(options, needed=True)
     title, body, mark = issue(changes, suspicions, f"{os.environ.get('GITHUB_SERVER_URL') or SERVER}/{repository}")
     path = f"/repos/{repository}/issues"
-    with conversation(dry_run=asked.dry_run) as github:
+    with conversation(dry_run=options.dry_run) as github:
 
         def find() -> object:
             return next((each for each in github.pages(path, state="all") if mark in (each.get("body") or "")), None)
@@ -255,8 +255,8 @@ def _told(path: Path) -> tuple[list[Change], list[str]]:
         raise UntrustedInput(f"{path}: {error.message}", error.hint) from None
 
 
-def _repository(asked: argparse.Namespace, *, needed: bool) -> str:
-    name = asked.repository or os.environ.get("GITHUB_REPOSITORY", "")
+def _repository(options: argparse.Namespace, *, needed: bool) -> str:
+    name = options.repository or os.environ.get("GITHUB_REPOSITORY", "")
     if (name or needed) and not REPOSITORY.fullmatch(name):
         raise UsageError(f"--repository {name!r} is not OWNER/NAME", "GitHub's runners name it in GITHUB_REPOSITORY")
     return str(name)

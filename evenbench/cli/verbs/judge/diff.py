@@ -9,18 +9,18 @@ from pathlib import Path
 from ...steps.show import judged_by, show
 
 
-def diff(asked: argparse.Namespace) -> int:
+def diff(options: argparse.Namespace) -> int:
     """Judge B against A, print, return the exit code."""
     from evenbench.reports.compare.diff import diff as judge
     from evenbench.reports.compare.stored import joined, stored
     from evenbench.reports.load.results import load_file
 
     base, head = (
-        stored(_name(path, other), load_file(path), asked.side)
-        for path, other in ((asked.a, asked.b), (asked.b, asked.a))
+        stored(_name(path, other), load_file(path), options.side)
+        for path, other in ((options.a, options.b), (options.b, options.a))
     )
-    settings = judged_by(asked, head.results.header)
-    return show(judge(base, head, datetime.now(UTC).date(), settings), asked, results=joined(base, head))
+    settings = judged_by(options, head.results.header)
+    return show(judge(base, head, datetime.now(UTC).date(), settings), options, results=joined(base, head))
 
 
 def _name(path: Path, other: Path) -> str:

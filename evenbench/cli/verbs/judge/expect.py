@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from evenbench.reports.load.results import Results
 
 
-def expect(asked: argparse.Namespace) -> int:
+def expect(options: argparse.Namespace) -> int:
     """Print what expectations.yaml should say, as a diff; with ``--write`` change it."""
     from evenbench.reports.compare.proposals import propose
 
-    check_cases(asked.cases)
-    path = repository_root(Path.cwd()) / asked.cases / FILE
+    check_cases(options.cases)
+    path = repository_root(Path.cwd()) / options.cases / FILE
     old = _text(path)
     known = parse(old, str(path)) if old else ()
-    found = propose(_runs(asked), asked.patterns, known, datetime.now(UTC).date())
+    found = propose(_runs(options), options.patterns, known, datetime.now(UTC).date())
     for why in found.left_out:
         say(f"left out: {why}")
     if not found.proposed:
         hint = "name runs of several launches, or leave --from out"
-        if asked.patterns and not found.left_out:
-            hint = f"none of the runs measured {' '.join(asked.patterns)}"
+        if options.patterns and not found.left_out:
+            hint = f"none of the runs measured {' '.join(options.patterns)}"
         raise NothingMeasured("no row gave a figure to expect", hint)
     new = dump(found.expectations, heading_of(old))
     parse(new, "the proposal")  # what is written can be read
-    name = f"{asked.cases}/{FILE}"
+    name = f"{options.cases}/{FILE}"
     answer("".join(_diff(old, new, name)))
     if "\n#" in "\n".join(line.strip() for line in old[len(heading_of(old)) :].splitlines()):
         say(f"note: of the comments in {name} only those at its beginning are kept")
     if old == new:
         say(f"{name} says so already")
-    elif asked.write:
+    elif options.write:
         _write(path, new)
         say(f"written: {name}; look at the change, and commit it")
     else:
@@ -56,20 +56,20 @@ def expect(asked: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _runs(asked: argparse.Namespace) -> Sequence[Results]:
+def _runs(options: argparse.Namespace) -> Sequence[Results]:
     """The stored runs that were named, else a fresh one."""
     from evenbench.reports.compare.proposals import LEAST_LAUNCHES
     from evenbench.reports.load.results import load_file
 
-    if asked.stored:
-        return [load_file(path) for path in asked.stored]
-    if asked.rounds < LEAST_LAUNCHES:
+    if options.stored:
+        return [load_file(path) for path in options.stored]
+    if options.rounds < LEAST_LAUNCHES:
         raise UsageError(
-            f"--rounds {asked.rounds}: at least {LEAST_LAUNCHES} launches are needed, fewer tell nothing of their spread",
+            f"--rounds {options.rounds}: at least {LEAST_LAUNCHES} launches are needed, fewer tell nothing of their spread",
             f"--rounds {LEAST_LAUNCHES} or more; left out: {EXPECT_LAUNCHES}",
         )
-    spec = SideSpec("head", None, asked.head_setup, asked.head_python)
-    done = measure(request_of("run", asked, [spec], asked.patterns, {}), None)
+    spec = SideSpec("head", None, options.head_setup, options.head_python)
+    done = measure(request_of("run", options, [spec], options.patterns, {}), None)
     say(f"results: {done.output}")
     return [load_file(done.output)]
 

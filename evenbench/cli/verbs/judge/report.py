@@ -18,7 +18,7 @@ from ...steps.plot import plot_results
 from ...steps.show import _colour, _lost, code_of, judged, judged_by, show
 
 
-def report(asked: argparse.Namespace) -> int:
+def report(options: argparse.Namespace) -> int:
     """Results files as a table, an explanation, a page, a comment, or what other tools take."""
     from evenbench.reports.compare.report import measured
     from evenbench.reports.load.results import load_runs
@@ -27,55 +27,55 @@ def report(asked: argparse.Namespace) -> int:
     from evenbench.reports.render.explain.run import explain
     from evenbench.reports.render.terminal.terminal import run_table
 
-    if asked.plot is not None:
-        plot_results(asked.plot, asked.results)
-    if asked.explain is not None:
-        return explain_cases(asked)
-    if asked.format == "parquet" and asked.out is None and sys.stdout.isatty():
+    if options.plot is not None:
+        plot_results(options.plot, options.results)
+    if options.explain is not None:
+        return explain_cases(options)
+    if options.format == "parquet" and options.out is None and sys.stdout.isatty():
         raise UsageError("--format parquet is no text for a terminal", "name a file: --out rows.parquet")
-    results, seconds = load_runs(asked.results)
-    if asked.format == "proof" and results.header.verb == "run":
+    results, seconds = load_runs(options.results)
+    if options.format == "proof" and results.header.verb == "run":
         raise UsageError("a run of one side proves nothing", "evenbench compare makes runs that do")
-    if asked.format == "explain":
-        deliver(explain(results, width(), colour=_colour(asked)), asked.out)
+    if options.format == "explain":
+        deliver(explain(results, width(), colour=_colour(options)), options.out)
         return EXIT_OK
     if results.header.verb == "run":
-        judge_by = judged_by(asked, results.header)
+        judge_by = judged_by(options, results.header)
         table = measured(results, datetime.now(UTC).date(), judge_by)
         texts: dict[str, Callable[[], str | bytes]] = {
             "json": lambda: json.dumps(as_json(table), indent=1) + "\n",
             "comment": lambda: run_comment(table),
             "summary": lambda: run_comment(table),
-            "term": lambda: run_table(table, width(), colour=_colour(asked)),
+            "term": lambda: run_table(table, width(), colour=_colour(options)),
         }
-        deliver(texts.get(asked.format, lambda: exported(asked.format, results, table))(), asked.out)
+        deliver(texts.get(options.format, lambda: exported(options.format, results, table))(), options.out)
         judge = judge_by or results.header.judge
         return code_of(table, judge, lost=_lost(table.facts, judge))
-    comparison, _ = judged(results, seconds, judged_by(asked, results.header), asked)
-    return show(comparison, asked, asked.results, results=results)
+    comparison, _ = judged(results, seconds, judged_by(options, results.header), options)
+    return show(comparison, options, options.results, results=results)
 
 
-def explain_cases(asked: argparse.Namespace) -> int:
+def explain_cases(options: argparse.Namespace) -> int:
     """Print why rows have their verdicts; of a run of one side, what lies behind its numbers. Raises UsageError."""
     from evenbench.reports.load.results import load_runs
     from evenbench.reports.render.explain.row import chosen, chosen_rows, why
     from evenbench.reports.render.explain.run import explain
 
-    if asked.format not in ("term", "explain"):
-        raise UsageError(f"--explain is text, not {asked.format}", "leave --format out")
-    results, seconds = load_runs(asked.results)
+    if options.format not in ("term", "explain"):
+        raise UsageError(f"--explain is text, not {options.format}", "leave --format out")
+    results, seconds = load_runs(options.results)
     if results.header.verb == "run":
-        cases = chosen(results, results.cases.get("head", {}), asked.explain)
-        deliver(explain(results, width(), colour=_colour(asked), cases=cases), asked.out)
+        cases = chosen(results, results.cases.get("head", {}), options.explain)
+        deliver(explain(results, width(), colour=_colour(options), cases=cases), options.out)
         return EXIT_OK
-    comparison, again = judged(results, seconds, judged_by(asked, results.header), asked)
-    rows = chosen_rows(results, comparison, asked.explain)
-    texts = [why(results, comparison, rows, width(), colour=_colour(asked))]
+    comparison, again = judged(results, seconds, judged_by(options, results.header), options)
+    rows = chosen_rows(results, comparison, options.explain)
+    texts = [why(results, comparison, rows, width(), colour=_colour(options))]
     keys = {(row.case, row.implementation) for row in rows}
     for second, its in zip(seconds, again, strict=True):
         if same := [row for row in its.rows if (row.case, row.implementation) in keys]:
-            texts.append(f"\nThe second run:\n\n{why(second, its, same, width(), colour=_colour(asked))}")
-    deliver("".join(texts), asked.out)
+            texts.append(f"\nThe second run:\n\n{why(second, its, same, width(), colour=_colour(options))}")
+    deliver("".join(texts), options.out)
     return EXIT_OK
 
 

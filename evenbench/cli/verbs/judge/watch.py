@@ -43,16 +43,16 @@ class WatchedRun(NamedTuple):
     ended: bool
 
 
-def report(asked: argparse.Namespace) -> int:
+def report(options: argparse.Namespace) -> int:
     """The verb report; with ``--watch`` it waits for the end of the run, and shows meanwhile what there is."""
-    if asked.watch:
-        if asked.format != "term" or asked.explain is not None or asked.out is not None:
+    if options.watch:
+        if options.format != "term" or options.explain is not None or options.out is not None:
             raise UsageError("--watch shows a table", "leave --format, --explain and --out out")
-        follow(asked)
-    return judge.report(asked)
+        follow(options)
+    return judge.report(options)
 
 
-def follow(asked: argparse.Namespace) -> None:
+def follow(options: argparse.Namespace) -> None:
     """Show what the files hold until each has its end, or no run writes it any more.
 
     On a terminal a table that changes, and that stays as it is after Ctrl-C; else a line where the headline changed.
@@ -60,35 +60,35 @@ def follow(asked: argparse.Namespace) -> None:
     Raises:
         UntrustedInput: the files are not what they say.
     """
-    shown: _Table | _Lines = _Table(asked.results) if changing(sys.stdout) else _Lines(asked.results)
+    shown: _Table | _Lines = _Table(options.results) if changing(sys.stdout) else _Lines(options.results)
     state: State = ()
     next_look = time.monotonic()
     with shown:
         while True:
-            now, found = time.monotonic(), state_of(asked.results)
+            now, found = time.monotonic(), state_of(options.results)
             if found != state and all(found) and now >= next_look:
-                seen = look(asked)
+                seen = look(options)
                 shown.show(seen.outcome)
                 if seen.ended:
                     return
                 state, next_look = found, now + (time.monotonic() - now) / BUSY
-            elif all(found) and given_up(asked.results):
+            elif all(found) and given_up(options.results):
                 say("no run writes this any more")
                 return
             shown.pause()
 
 
-def look(asked: argparse.Namespace) -> WatchedRun:
+def look(options: argparse.Namespace) -> WatchedRun:
     """Judge what the files hold now. Raises UntrustedInput."""
     from evenbench.reports.compare.report import measured, so_far
     from evenbench.reports.load.results import load_runs
 
-    results, seconds = load_runs(asked.results)
+    results, seconds = load_runs(options.results)
     ended = all(each.complete_shards for each in (results, *seconds))
     if results.header.verb == "run":
         report = measured(results)
         return WatchedRun(report if ended else so_far(report), ended)
-    return WatchedRun(show.judged(results, seconds, show.judged_by(asked, results.header), asked)[0], ended)
+    return WatchedRun(show.judged(results, seconds, show.judged_by(options, results.header), options)[0], ended)
 
 
 def state_of(files: Sequence[Path]) -> State:

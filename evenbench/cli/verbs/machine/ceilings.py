@@ -22,51 +22,51 @@ from ...steps.console import colour, say, width
 from ...steps.plot import plot_ceilings
 
 
-def ceilings(asked: argparse.Namespace) -> int:
+def ceilings(options: argparse.Namespace) -> int:
     """Print the peaks that are kept, else measure them first."""
     from evenbench.reports.render.terminal.ceilings import ceilings_json, ceilings_table
     from evenbench.reports.rows.roofline import UNSTEADY
 
-    if asked.results and asked.plot is None:
+    if options.results and options.plot is None:
         raise UsageError("--results needs --plot: their rows are drawn on the roofline", "name a picture with --plot")
-    if missing := next((path for path in asked.results if not path.is_file()), None):
+    if missing := next((path for path in options.results if not path.is_file()), None):
         raise UsageError(f"--results {missing}: no such file", "name a results file of run or compare")
-    if asked.refresh and asked.no_cache:
+    if options.refresh and options.no_cache:
         raise UsageError("--refresh with --no-cache: one replaces what is kept, the other leaves it alone")
-    if asked.plot is not None:
+    if options.plot is not None:
         from evenbench.reports.render.charts.picture import check_plot
 
-        check_plot(asked.plot)  # said before, not after measuring
-    event = _obtained(asked)
+        check_plot(options.plot)  # said before, not after measuring
+    event = _obtained(options)
     if noisy := [key for key, (_, spread) in event.spread.items() if spread > UNSTEADY]:
         say(
             f"note: {', '.join(noisy)} differed by more than {UNSTEADY:.0%} between repetitions; on an idle machine, "
             "--refresh measures anew"
         )
-    if asked.json:
+    if options.json:
         print(json.dumps(ceilings_json(event), indent=1))
     else:
         print(ceilings_table(event, width(), colour=colour()), end="")
-    if asked.plot is not None:
-        plot_ceilings(asked.plot, event, asked.results)
-        say(f"picture: {asked.plot}")
+    if options.plot is not None:
+        plot_ceilings(options.plot, event, options.results)
+        say(f"picture: {options.plot}")
     return EXIT_OK
 
 
-def _obtained(asked: argparse.Namespace) -> CeilingsEvent:
+def _obtained(options: argparse.Namespace) -> CeilingsEvent:
     """The ceilings of the device that is asked for; they are measured under its lock, as a run is."""
     found = gpus()
-    gpu = _device(asked, found)
-    store = None if asked.no_cache else user_store(os.environ)
-    launcher = choose_launcher(asked.launcher, "", gpu.uuid if gpu else "", os.environ)
+    gpu = _device(options, found)
+    store = None if options.no_cache else user_store(os.environ)
+    launcher = choose_launcher(options.launcher, "", gpu.uuid if gpu else "", os.environ)
     key = key_of(gpu, launcher.image)
-    if store is not None and not asked.refresh and (kept := store.get(key)) is not None:
+    if store is not None and not options.refresh and (kept := store.get(key)) is not None:
         return kept
     with launcher, machine_locks([gpu.uuid if gpu else HOST], say, what="evenbench ceilings"):
-        for note in doctor.look_before_run(gpu, found, go_on=asked.ignore_unfit):
+        for note in doctor.look_before_run(gpu, found, go_on=options.ignore_unfit):
             say(f"note: {note}")
         say(f"measuring what {key.name} reaches; this takes about a minute")
-        event = ceilings_of(gpu, launcher, store, refresh=asked.refresh, key=key)
+        event = ceilings_of(gpu, launcher, store, refresh=options.refresh, key=key)
         if store is not None and store.get(key) is None:
             say(
                 f"note: {store.path(key)} cannot be written, so they are not kept; EVENBENCH_CACHE names another folder"
@@ -74,14 +74,14 @@ def _obtained(asked: argparse.Namespace) -> CeilingsEvent:
         return event
 
 
-def _device(asked: argparse.Namespace, found: list[Gpu]) -> Gpu | None:
+def _device(options: argparse.Namespace, found: list[Gpu]) -> Gpu | None:
     """The GPU, or None for the CPU: what is asked for, else a GPU where there is one."""
-    if asked.device == "cpu":
-        if asked.gpu is not None:
+    if options.device == "cpu":
+        if options.gpu is not None:
             raise UsageError("--gpu with --device cpu", "leave one of them out")
         return None
-    gpu = choose_gpu(asked.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    if gpu is None and asked.device == "cuda":
+    gpu = choose_gpu(options.gpu, found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if gpu is None and options.device == "cuda":
         raise UnfitMachine("this machine has no NVIDIA GPU that answers", "evenbench doctor says more")
     return gpu
 

@@ -10,17 +10,17 @@ from evenbench.runner.errors import EXIT_OK, UnfitMachine, UsageError
 from evenbench.runner.machine import doctor
 
 
-def examine(asked: argparse.Namespace) -> int:
+def examine(options: argparse.Namespace) -> int:
     """Print what the doctor found."""
-    if asked.host and asked.python is not None:
+    if options.host and options.python is not None:
         raise UsageError("--host looks at no interpreter: torch and CUPTI are in the image", "leave --python out")
-    if asked.runner is not None and not asked.host:
+    if options.runner is not None and not options.host:
         raise UsageError("--runner belongs to --host", "evenbench doctor --host --runner DIR")
-    if asked.host:
-        checks = doctor.examine_host(asked.gpu, asked.runner or Path.cwd())
+    if options.host:
+        checks = doctor.examine_host(options.gpu, options.runner or Path.cwd())
     else:
-        checks = doctor.examine(asked.gpu, asked.python)
-    if asked.json:
+        checks = doctor.examine(options.gpu, options.python)
+    if options.json:
         print(json.dumps([check.as_dict() for check in checks], indent=1))
     else:
         for check in checks:

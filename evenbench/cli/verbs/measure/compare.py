@@ -17,29 +17,29 @@ from ...steps.show import read_proofs, show_comparison
 from ...steps.texts import keep_texts, refuse_dump
 
 
-def compare(asked: argparse.Namespace) -> int:
+def compare(options: argparse.Namespace) -> int:
     """Measure two sides, print the table."""
-    read_proofs(asked.proofs)  # what is wrong with them is said before, not after measuring
-    refuse_dump(asked.dump_sources)
-    head, patterns = split_sides(asked.rest)
+    read_proofs(options.proofs)  # what is wrong with them is said before, not after measuring
+    refuse_dump(options.dump_sources)
+    head, patterns = split_sides(options.rest)
     specs = [
-        SideSpec("base", asked.base, asked.base_setup, asked.base_python, asked.base_sha),
-        SideSpec("head", head, asked.head_setup, asked.head_python, asked.head_sha),
+        SideSpec("base", options.base, options.base_setup, options.base_python, options.base_sha),
+        SideSpec("head", head, options.head_setup, options.head_python, options.head_sha),
     ]
-    if asked.control:
-        specs.append(SideSpec("control", asked.base, asked.base_setup, asked.base_python, asked.base_sha))
-    request = request_of("compare", asked, specs, patterns, {"fail_on": fail_on_of(asked.fail_on)})
-    if not asked.confirm:
-        return show_comparison([request.output], None, _measured(request, asked), asked)
+    if options.control:
+        specs.append(SideSpec("control", options.base, options.base_setup, options.base_python, options.base_sha))
+    request = request_of("compare", options, specs, patterns, {"fail_on": fail_on_of(options.fail_on)})
+    if not options.confirm:
+        return show_comparison([request.output], None, _measured(request, options), options)
     request = confirm.with_room_for_second(request)
-    hopeless = [] if confirm.first_is_whole(request) else _measured(request, asked)
-    return show_comparison([request.output, *confirm.second_run(request, measure)], None, hopeless, asked)
+    hopeless = [] if confirm.first_is_whole(request) else _measured(request, options)
+    return show_comparison([request.output, *confirm.second_run(request, measure)], None, hopeless, options)
 
 
-def _measured(request: Request, asked: argparse.Namespace) -> Sequence[str]:
+def _measured(request: Request, options: argparse.Namespace) -> Sequence[str]:
     """Measure; the case files that no side can import."""
     outcome = measure(request).outcome
-    keep_texts(asked, outcome.texts)
+    keep_texts(options, outcome.texts)
     return outcome.hopeless
 
 

@@ -19,21 +19,21 @@ from ...steps.arguments import add_place_options
 from ...steps.console import answer, say
 
 
-def list_cases(asked: argparse.Namespace) -> int:
+def list_cases(options: argparse.Namespace) -> int:
     """Print the ids."""
     request = Request(
-        verb="run", repo=Path.cwd(), specs=[SideSpec("head", asked.target)], output=Path(os.devnull), cases=asked.cases,
-        config=asked.config, launcher=asked.launcher,
+        verb="run", repo=Path.cwd(), specs=[SideSpec("head", options.target)], output=Path(os.devnull), cases=options.cases,
+        config=options.config, launcher=options.launcher,
     )  # fmt: skip
     config, found = measuring.discover_only(request, say)
-    patterns = list(asked.patterns)
-    include = resolve(config, asked.suite).include if asked.suite else ("**",)
+    patterns = list(options.patterns)
+    include = resolve(config, options.suite).include if options.suite else ("**",)
     points = [
         point
         for point in found.points.values()
         if select(include, point.id, point.tags) and (not patterns or select(patterns, point.id, point.tags))
     ]
-    if asked.json:
+    if options.json:
         rows = [{"id": p.id, "file": p.file, "line": p.line, "title": p.title, "tags": p.tags} for p in points]
         unusable = [{"file": b.file, "error": b.error} for b in found.broken]
         answer(json.dumps({"cases": rows, "broken": unusable}, indent=1) + "\n")
@@ -45,10 +45,10 @@ def list_cases(asked: argparse.Namespace) -> int:
         hint = "list runs no set-up: install the library here, or try evenbench run"
         raise CaseError(f"no case file can be imported: {found.broken[0].error}", hint)
     if not found.points:
-        raise UsageError("no cases were found", f"put case files into {asked.cases}/, or name it with --cases")
+        raise UsageError("no cases were found", f"put case files into {options.cases}/, or name it with --cases")
     if not points:
         raise UsageError(
-            f"{' '.join(patterns) or asked.suite}: selects none of {count(len(found.points), 'case')}", PATTERN_HINT
+            f"{' '.join(patterns) or options.suite}: selects none of {count(len(found.points), 'case')}", PATTERN_HINT
         )
     return EXIT_OK
 

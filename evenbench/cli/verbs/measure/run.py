@@ -20,7 +20,7 @@ from ...steps.texts import keep_texts, refuse_dump, refuse_measuring, refuse_upd
 OF_TEXTS = ("artifact", "failed")  # what fails where nothing but the texts is asked for, unless --fail-on says more
 
 
-def run(asked: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Measure one checkout, print its times, and on demand what lies behind them."""
     from evenbench.reports.compare.report import measured
     from evenbench.reports.load.results import load_files
@@ -28,25 +28,25 @@ def run(asked: argparse.Namespace) -> int:
     from evenbench.reports.render.explain.run import explain
     from evenbench.reports.render.terminal.terminal import run_table
 
-    refuse_update(asked.update_artifacts)
-    refuse_dump(asked.dump_sources)
-    refuse_measuring(asked)
-    fail_on = fail_on_of(asked.fail_on)
-    if fail_on is None and asked.artifacts_only:
+    refuse_update(options.update_artifacts)
+    refuse_dump(options.dump_sources)
+    refuse_measuring(options)
+    fail_on = fail_on_of(options.fail_on)
+    if fail_on is None and options.artifacts_only:
         fail_on = OF_TEXTS
-    spec = SideSpec("head", asked.target, asked.head_setup, asked.head_python)
-    done = measure(request_of("run", asked, [spec], asked.patterns, {"fail_on": fail_on}))
+    spec = SideSpec("head", options.target, options.head_setup, options.head_python)
+    done = measure(request_of("run", options, [spec], options.patterns, {"fail_on": fail_on}))
     results = load_files([done.output])
     report = measured(results, datetime.now(UTC).date())
     answer(run_table(report, width(), colour=colour()))
-    if asked.explain:
+    if options.explain:
         answer(f"\n{explain(results, width(), colour=colour())}")
     say(f"results: {done.output}")
-    write(asked.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
-    saved = keep_texts(asked, done.outcome.texts)
-    if asked.artifacts_only and not report.artifacts:
+    write(options.json, lambda: json.dumps(as_json(report), indent=1) + "\n")
+    saved = keep_texts(options, done.outcome.texts)
+    if options.artifacts_only and not report.artifacts:
         raise NothingMeasured("no case gave a text", "a case gives some with Bench(artifacts={name: text})")
-    if not asked.artifacts_only and not done.outcome.measured:
+    if not options.artifacts_only and not done.outcome.measured:
         raise NothingMeasured("no case gave a number")
     ignored = ("artifact",) if saved else ()
     return hopeless_files(done.outcome.hopeless) or code_of(report, results.header.judge, ignored)

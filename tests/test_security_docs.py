@@ -115,6 +115,8 @@ def test_hosted_machines_can_install_it(tmp_path: Path) -> None:
         target = copy / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
+    for name in ("runner", "reports"):
+        (copy / "evenbench" / name).symlink_to(f"../{name}")
     done = subprocess.run([str(copy / ".github" / "install")], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"evenbench {__version__}\n"

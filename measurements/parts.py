@@ -30,13 +30,18 @@ class Part:
 
 
 def run_part(module: str, name: str, out: Path, limit_s: float) -> Part:
-    """Run part `name` of a module of `scripts`, which answers in `out`/`name`.json; its output goes beside it."""
+    """Run part `name` of a module, which answers in `out`/`name`.json; its output goes beside it.
+
+    Args:
+        module: by its full name, `__name__` where the parts are the caller's own.
+        name: a part that the module serves.
+        out: folder of the answer and the log.
+        limit_s: after so many seconds the part is given up.
+    """
     out.mkdir(parents=True, exist_ok=True)
     answer = out / f"{name}.json"
     answer.unlink(missing_ok=True)
-    reason = run_logged(
-        [sys.executable, "-m", f"measurements.{module}", name, str(answer)], out / f"{name}.log", limit_s
-    )
+    reason = run_logged([sys.executable, "-m", module, name, str(answer)], out / f"{name}.log", limit_s)
     if reason:
         return Part(missing=f"{name}: {reason}")
     try:

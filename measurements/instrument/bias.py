@@ -68,7 +68,7 @@ def fit(readings: Mapping[float, float]) -> Fit:
 
 def bias(out: Path) -> bool:
     """Measure, print both tables. True where ours has slope 1 and stands within 2 % of Nsight Compute."""
-    parts = {name: run_part("instrument.bias", name, out / "bias", limit) for name, limit in LIMITS_S.items()}
+    parts = {name: run_part(__name__, name, out / "bias", limit) for name, limit in LIMITS_S.items()}
     spins, notes = readings_of(parts)
     lines, straight = offset_lines(spins)
     print("\nKernels that spin for a known time: by how many µs each timer reads more; the line through its readings.")

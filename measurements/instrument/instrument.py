@@ -28,7 +28,8 @@ BUSY_MAX = 0.01
 RESIDENT_MAX = 0.02
 REPEAT_LAUNCHES = 20
 MIB = 1 << 20
-OURS = "evenbench, 200 samples"  # as prove_costs names it
+COSTS = "measurements.instrument.costs"  # started, not imported: it loads CUPTI
+OURS = "evenbench, 200 samples"  # as `costs` names it
 
 Figure = Callable[[argparse.Namespace], bool]
 
@@ -74,9 +75,7 @@ def everything(options: argparse.Namespace) -> bool:
 
 def cost(options: argparse.Namespace) -> bool:
     """What measuring costs. True where 200 samples, the start of a launch and decoding are as quick as promised."""
-    parts = {
-        name: run_part("instrument.costs", name, options.out / "cost", limit) for name, limit in COST_LIMITS_S.items()
-    }
+    parts = {name: run_part(COSTS, name, options.out / "cost", limit) for name, limit in COST_LIMITS_S.items()}
     try:
         start, in_time = prove_launches.start(options.out)
     except SystemExit as error:
@@ -129,7 +128,7 @@ def cost_lines(decode: Part, span: Part) -> tuple[list[Row], bool]:
 
 def host_independence(options: argparse.Namespace) -> bool:
     """Delays between the launches of a call, and two ways to start a launch."""
-    part = run_part("instrument.costs", "delays", options.out / "host-independence", DELAYS_LIMIT_S)
+    part = run_part(COSTS, "delays", options.out / "host-independence", DELAYS_LIMIT_S)
     try:
         equal = prove_launches.forked_and_plain(options.out)
     except SystemExit as error:
@@ -156,7 +155,7 @@ def delay_lines(found: Found) -> tuple[list[Row], bool]:
 
 def leak(options: argparse.Namespace) -> bool:
     """100,000 kernels in one process."""
-    part = run_part("instrument.costs", "leak", options.out / "leak", LEAK_LIMIT_S)
+    part = run_part(COSTS, "leak", options.out / "leak", LEAK_LIMIT_S)
     if part.missing:
         print(f"\nWithout {part.missing}")
         return False

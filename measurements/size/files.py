@@ -35,7 +35,6 @@ TIMES, SEED = 100_000, 1
 FUZZ_MAX_GB = 0.5
 WRITE_LIMIT_S, LOAD_LIMIT_S = 120, 120
 RESULTS = "results.jsonl"
-MODULE = "prove_files"
 GB, KIB = 1e9, 1024  # the unit of ru_maxrss on Linux
 
 
@@ -52,8 +51,8 @@ def add_to(verbs: Verbs, common: argparse.ArgumentParser) -> None:
 def load(options: argparse.Namespace) -> bool:
     """A file of 5,000 cases, judged by processes of their own. True where they are quick and small enough."""
     out = options.out / "load"
-    written = run_part(MODULE, "write", out, WRITE_LIMIT_S)
-    parts = [run_part(MODULE, "load", out, LOAD_LIMIT_S) for _ in range(RUNS)]
+    written = run_part(__name__, "write", out, WRITE_LIMIT_S)
+    parts = [run_part(__name__, "load", out, LOAD_LIMIT_S) for _ in range(RUNS)]
     if missing := [part.missing for part in (written, *parts) if part.missing]:
         print(f"\nWithout {missing[0]}")
         return False

@@ -33,7 +33,6 @@ LINEAR_MAX = 1.5  # overhead per case at the largest size, as a multiple of that
 LARGE_MEMORY_MAX = 1.5  # times the file's size
 LIMIT_S = 3_600
 RUN_PARTS = ("measure", "count", "plan", "report", "comment")
-MODULE = "prove_scale"
 KIB, MB = 1024, 1e6
 
 CASES = """
@@ -69,7 +68,7 @@ def scale(options: argparse.Namespace) -> bool:
         (folder / "side" / "cases" / "suites.yaml").write_text(
             SUITES.format(rounds=ROUNDS, more=2 * ROUNDS), encoding="utf-8"
         )
-        parts = {name: run_part(MODULE, name, folder, LIMIT_S) for name in RUN_PARTS}
+        parts = {name: run_part(__name__, name, folder, LIMIT_S) for name in RUN_PARTS}
         if said := _missing(parts):
             print(f"\nWithout {said}")
             return False
@@ -120,7 +119,7 @@ def _show_runs(runs: dict[int, dict[str, Found]]) -> bool:
 
 def _large(folder: Path) -> bool:
     """A file of 1 GB, reported. True where its memory is bounded."""
-    parts = {name: run_part(MODULE, name, folder, LIMIT_S) for name in ("write", "comment")}
+    parts = {name: run_part(__name__, name, folder, LIMIT_S) for name in ("write", "comment")}
     if said := _missing(parts):
         print(f"\nWithout {said}")
         return False

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import shutil
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 from evenbench.runner.case.discover import load, points_of
 from measurements import figures as prove_figures
 from measurements.instrument import timers as prove_timers
+from measurements.parts import Part
 
 ROOT = Path(__file__).parents[2]
 PLANTS = [pytest.param(plant, id=name) for name, plant in prove_figures.PLANTS.items()]
@@ -160,3 +165,44 @@ def test_every_figure_has_a_place_in_the_measurements(figure: str) -> None:
     assert callable(prove_figures.parser().parse_args([figure]).figure)
     text = (ROOT / "docs/measurements.md").read_text()
     assert f"scripts/prove {figure}" in text
+
+
+def started_modules() -> dict[str, set[str]]:
+    """The modules of this package that each file names in a string, as `run_part` and `python -m` take them."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "measurements").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        names = {text for text in texts if isinstance(text, str) and text.startswith("measurements.")} - {
+            "measurements.md"
+        }
+        if "tests" not in path.parts and names:
+            found[path.stem] = names
+    return found
+
+
+def test_every_module_that_is_started_by_name_is_there() -> None:
+    started = started_modules()
+    assert {"bias", "figures", "instrument"} <= set(started)
+    assert [name for names in started.values() for name in sorted(names) if find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "figure", "part"),
+    [("size.files", "load", "write"), ("size.scale", "scale", "measure"), ("verdicts.speed", "judge_speed", "judge")],
+)
+def test_a_figure_without_a_gpu_starts_its_own_module(
+    module: str, figure: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real module, under the name that `python -m` gets, serves the part."""
+    name = f"measurements.{module}"
+    started: list[tuple[str, str]] = []
+
+    def note(module: str, part: str, *_: object) -> Part:
+        started.append((module, part))
+        return Part(missing=part)
+
+    loaded = import_module(name)
+    monkeypatch.setattr(loaded, "run_part", note)
+    getattr(loaded, figure)(argparse.Namespace(out=tmp_path, sizes=[1], without_large=True))
+    assert (name, part) in started

@@ -1,6 +1,6 @@
 """The figures about verdicts: subcommands of scripts/prove, and what `verdicts` promises.
 
-`prove_verdicts` computes it and `prove_verdicts_tables` shows it; `prove_verdicts_speed` and `prove_verdicts_gpu` hold
+`recorded_launches` computes it and `tables` shows it; `speed` and `on_gpu` hold
 the other figures whole.
 """
 

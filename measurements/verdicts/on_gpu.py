@@ -94,7 +94,7 @@ def grown(events: Events) -> dict[str, str]:
 
 
 def run_of(events: Events, how: str, planted: Mapping[str, str]) -> dict[str, Any]:
-    """A comparison as `scripts.recorded` reads it."""
+    """A comparison as `recorded` reads it."""
     return {"how": how, "planted": planted, "rounds": rounds_of(events)}
 
 

@@ -1,7 +1,7 @@
 """Are the verdicts right? From recorded launches, without a GPU: `scripts/prove verdicts`.
 
-How comparisons are drawn from the recordings stands in `prove_verdicts_draws`, the rules of other tools in `rivals`,
-simulated noise in `prove_verdicts_noise`; how the figures are shown in `prove_verdicts_tables`.
+How comparisons are drawn from the recordings stands in `draws`, the rules of other tools in `rivals`,
+simulated noise in `noise`; how the figures are shown in `tables`.
 """
 
 from __future__ import annotations

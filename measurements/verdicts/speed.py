@@ -24,7 +24,7 @@ KIB = 1024  # the unit of ru_maxrss on Linux
 
 def judge_speed(options: argparse.Namespace) -> bool:
     """In a process of its own, whose memory is that of judging alone. True where it is quick and small enough."""
-    part = run_part("prove_verdicts_speed", "judge", options.out / "judge-speed", LIMIT_S)
+    part = run_part(__name__, "judge", options.out / "judge-speed", LIMIT_S)
     if part.missing:
         print(f"\nWithout {part.missing}")
         return False

@@ -101,16 +101,25 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended from outside"))  # so that parts under way end too
     if not options.write:
         return int(not options.figure(options))
-    words = [word for word in sys.argv[1:] if word != "--write"]
+    command = command_of(sys.argv[1:])
     printed = Printed(sys.stdout)
-    with contextlib.redirect_stdout(printed):
-        kept = options.figure(options)
     try:
-        document.write(shlex.join(["scripts/prove", *words]), printed.text)
+        document.check(command)  # before hours of measuring
+        with contextlib.redirect_stdout(printed):
+            kept = options.figure(options)
+        document.write(command, printed.text)
     except document.NoBlockError as error:
-        sys.stderr.write(f"error: {error} (hint: add the marks below the command there)\n")
+        sys.stderr.write(f"error: {error}\n")
         return 1
     return int(not kept)
+
+
+def command_of(words: Sequence[str]) -> str:
+    """The command as docs/measurements.md names it: without the options that change no figure."""
+    apart = argparse.ArgumentParser(add_help=False)
+    apart.add_argument("--out")
+    apart.add_argument("--write", action="store_true")
+    return shlex.join(["scripts/prove", *apart.parse_known_args(words)[1]])
 
 
 class Printed(io.TextIOBase):
@@ -210,7 +219,9 @@ def prove_planted(options: argparse.Namespace) -> bool:
 def prove_timers(options: argparse.Namespace) -> bool:
     """In a process of its own, which Nsight Compute starts once more."""
     command = [sys.executable, "-m", "measurements.instrument.timers", "--out", str(options.out / "timers")]
-    return subprocess.run(command, check=False).returncode == 0
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="")
+    return done.returncode == 0
 
 
 def prove_host(options: argparse.Namespace) -> bool:
@@ -264,7 +275,7 @@ def compare(base: str, head: str, folder: Path, rounds: int, patterns: Sequence[
     command = [sys.executable, "-m", "evenbench", "compare", base, head, *patterns, "--suite", "ops"]
     command += ["--rounds", str(rounds), "--output", str(folder / "results.jsonl")]
     command += ["--json", str(folder / "comparison.json"), "--comment", str(folder / "comment.md")]
-    print(shlex.join(command), flush=True)
+    print(shlex.join(command), file=sys.stderr, flush=True)
     began = time.perf_counter()
     with (folder / "table.txt").open("w") as out, (folder / "progress.txt").open("w") as err:
         code = subprocess.run(command, check=False, cwd=ROOT, stdout=out, stderr=err).returncode
@@ -272,7 +283,7 @@ def compare(base: str, head: str, folder: Path, rounds: int, patterns: Sequence[
     if code not in (0, 1):  # 1: a regression was found
         tail = (folder / "progress.txt").read_text(encoding="utf-8", errors="replace")[-2_000:]
         raise SystemExit(f"error: the comparison ended with code {code}:\n{tail}")
-    print(f"table, comment and results: {folder}", flush=True)
+    print(f"table, comment and results: {folder}", file=sys.stderr, flush=True)
     report = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     return Compared(read_events(folder / "results.jsonl"), report, wall)
 

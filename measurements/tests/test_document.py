@@ -12,6 +12,7 @@ from measurements.document import DOCUMENT, END, NoBlockError, begin_of, replace
 
 COMMAND = "scripts/prove judge-speed"
 TEXT = f"# A\n\n    {COMMAND}\n\n{begin_of(COMMAND)}\nold\n{END}\n\nKept.\n"
+TABLE = "\n| a |\n| --- |\n"
 PLAIN = st.text(max_size=200).filter(lambda text: "<!--" not in text)
 
 
@@ -36,6 +37,7 @@ def test_nothing_else_is_touched_and_twice_is_once(before: str, old: str, after:
         (TEXT, "scripts/prove other", "", "has 0 blocks"),
         (TEXT + TEXT, COMMAND, "", "has 2 blocks"),
         (TEXT.replace(END, ""), COMMAND, "", "has no '<!-- end -->'"),
+        (TEXT.replace(END, "", 1) + TEXT.replace(COMMAND, "x"), COMMAND, "", "has no '<!-- end -->'"),
         (TEXT, COMMAND, f"a {END} b", "printed holds"),
     ],
 )
@@ -47,10 +49,11 @@ def test_a_document_without_the_block_is_refused(document: str, command: str, pr
 def test_a_refused_document_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "measurements.md"
     path.write_text(TEXT)
-    with pytest.raises(NoBlockError):
-        write("scripts/prove other", "x", path)
-    assert path.read_text() == TEXT
-    write(COMMAND, "x", path)
+    for command, printed in (("scripts/prove other", TABLE), (COMMAND, "\nWithout judge: ended with code 1\n")):
+        with pytest.raises(NoBlockError):
+            write(command, printed, path)
+        assert path.read_text() == TEXT
+    write(COMMAND, TABLE, path)
     assert "\nDate: 20" in path.read_text()
 
 

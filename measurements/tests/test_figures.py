@@ -206,3 +206,28 @@ def test_a_figure_without_a_gpu_starts_its_own_module(
     monkeypatch.setattr(loaded, "run_part", note)
     getattr(loaded, figure)(argparse.Namespace(out=tmp_path, sizes=[1], without_large=True))
     assert (name, part) in started
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["load", "--write"], ["--write", "load"], ["load", "--out", "x", "--write"], ["load", "--out=x"], ["load"]],
+)
+def test_the_block_of_a_figure_does_not_depend_on_where_files_go(words: list[str]) -> None:
+    assert prove_figures.command_of(words) == "scripts/prove load"
+
+
+def test_options_that_change_a_figure_are_part_of_its_block() -> None:
+    words = ["self", "ops/transpose[dtype=float32,n=2048]", "--rounds", "4", "--write"]
+    assert prove_figures.command_of(words) == "scripts/prove self 'ops/transpose[dtype=float32,n=2048]' --rounds 4"
+
+
+def test_a_figure_without_block_is_refused_before_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["prove", "fuzz", "--times", "7", "--write"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("measurements.size.files.hostile", lambda _: pytest.fail("measured"))
+    assert prove_figures.main() == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: docs/measurements.md has 0 blocks")
+    assert error.count("\n") == 1

@@ -64,7 +64,7 @@ def prove_ceilings_ops(options: argparse.Namespace) -> bool:
     shares = {row["case"]: row["times"]["share_of_ceiling"] for row in rows if row["times"]}
     table(("case", "time", "rate", "share of ceiling"), [_cells(row) for row in rows if row["times"]])
     (folder / "explained.txt").write_text(explain(load_file(folder / "results.jsonl")), encoding="utf-8")
-    print(f"\nwhat binds each case: {folder / 'explained.txt'}")
+    print(f"\nwhat binds each case: {folder / 'explained.txt'}", file=sys.stderr)
     draw(folder)
     with tempfile.TemporaryDirectory() as scratch:
         cases = Path(scratch, "cases")
@@ -100,14 +100,16 @@ def draw(folder: Path) -> None:
     """The roofline of the results, where the extra `html` is installed."""
     drawing = ["report", str(folder / "results.jsonl"), "--plot", str(folder / "roofline.svg")]
     if importlib.util.find_spec("vl_convert") is None:
-        print(f"no picture without the extra `html`; where it is: {shlex.join(['evenbench', *drawing])}")
+        print(
+            f"no picture without the extra `html`; where it is: {shlex.join(['evenbench', *drawing])}", file=sys.stderr
+        )
     else:
         evenbench(drawing, folder / "plot.txt")
 
 
 def evenbench(arguments: Sequence[str], log: Path, where: Path = ROOT) -> None:
     """Run the command, what it says into a file. Ends this process where it fails."""
-    print(shlex.join(["evenbench", *arguments]), flush=True)
+    print(shlex.join(["evenbench", *arguments]), file=sys.stderr, flush=True)
     with log.open("w", encoding="utf-8") as out:
         done = subprocess.run(
             [sys.executable, "-m", "evenbench", *arguments], check=False, cwd=where, stdout=out, stderr=out

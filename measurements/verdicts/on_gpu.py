@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,16 +53,20 @@ def collect(options: argparse.Namespace) -> bool:
     runs = {"aa": run_of(events, "identical code on both sides", {})}
     pack(packed, facts_of(events), runs)  # already here, so that a machine that is taken away leaves this much
     wall = time.perf_counter() - began
-    print(f"aa: {len(runs['aa']['rounds'])} rounds of {len(AA_CASES)} cases, {wall:.0f} s", flush=True)
+    print(f"aa: {len(runs['aa']['rounds'])} rounds of {len(AA_CASES)} cases, {wall:.0f} s", file=sys.stderr, flush=True)
     sides = planted_sides(out / "sides")
     arguments = ["compare", *(str(side) for side in sides), "--suite", "planted"]
     events = run_cli([*arguments, *counts(options.planted_rounds)], out / "planted", PART_LIMIT_S)
     runs["planted"] = run_of(events, "the kernels do more work in head", grown(events))
     size = pack(packed, facts_of(events), runs)
-    print(f"planted: {len(runs['planted']['rounds'])} rounds of {len(runs['planted']['planted'])} cases", flush=True)
+    print(
+        f"planted: {len(runs['planted']['rounds'])} rounds of {len(runs['planted']['planted'])} cases",
+        file=sys.stderr,
+        flush=True,
+    )
     rows: list[Row] = [(name, len(run["rounds"]), len(run["rounds"][0]["base"])) for name, run in runs.items()]
     table(("recorded", "rounds", "cases"), rows)
-    print(f"\n{packed}: {size:,} bytes, {time.perf_counter() - began:.0f} s. Copy it to tests/data/.")
+    print(f"\n{packed}: {size:,} bytes, {time.perf_counter() - began:.0f} s. Copy it to tests/data/.", file=sys.stderr)
     return size <= PACKED_MAX
 
 
@@ -124,7 +129,7 @@ def aa(options: argparse.Namespace) -> bool:
         longest = max(longest, time.perf_counter() - started)
         kept = kept and good
         rows.append(row)
-        print(*row, sep=" · ", flush=True)
+        print(*row, sep=" · ", file=sys.stderr, flush=True)
     table(AA_HEAD, rows)
     print(f"\n{len(rows)} of {options.times} runs within {options.budget:.0f} s.")
     return kept and len(rows) == options.times

@@ -3,6 +3,10 @@
 What a case author imports: `Bench`, `Case`, `Implementation`, `Work`, `case`, and the helpers `bench_kernel` and
 `backward_of`. They live in `runner` and are loaded when first used, so importing this needs neither torch nor CUDA.
 
+The whole line, left to right; `runner` goes up to the file, `reports` goes on from it::
+
+    discover → plan → execute → results.jsonl → load → compare → render → publish
+
 The rest of the package, from the top down::
 
     `cli`      the command line: words → options → a call → an exit code
@@ -37,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What runner loads when first asked for."""
+    """Return what runner loads on first use."""
     if name in __all__:
         return getattr(runner, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

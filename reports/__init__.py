@@ -1,6 +1,7 @@
-"""Judges results and publishes the verdict. Never imports torch or a case, and reads a results file as hostile bytes.
+"""Judges results and publishes the verdict: results.jsonl → load → compare → render → publish.
 
-A file goes in, words come out. The folders in the order of the line::
+A file goes in, words come out. Nothing here imports torch or a case, and a file is read as hostile
+bytes. The folders in the order of the line::
 
     `load`        bytes of results files → `Results`, or `UntrustedInput`
     `statistics`  launches of two sides → verdicts with their p values and intervals: pure numbers

@@ -1,4 +1,4 @@
-"""The runner measures. This is also the public API for case authors.
+"""The runner measures: discover → plan → execute → results.jsonl. It is also the public API for case authors.
 
 In a launch this folder is loaded under the name `evenbench`, from its files; elsewhere `evenbench` re-exports it. Only the
 standard library is imported here, and all imports inside are relative. The folders in the order of the line::

@@ -59,10 +59,10 @@ def look_before_run(
         go_on: ``--ignore-unfit``: say what is not fit instead of ending the run.
 
     Returns:
-        With `go_on`, a line for each check that says unfit; else nothing.
+        With `go_on`, a line for each unfit check; else nothing.
 
     Raises:
-        UnfitMachine: a check says unfit; names the mend.
+        UnfitMachine: a check reports unfit; the hint is the fix.
     """
     probes = probes or Probes(os.environ)
     unfit = _unfit(gpu, found, probes)

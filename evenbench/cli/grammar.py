@@ -97,7 +97,7 @@ VERBS = (
     ),
     Verb(
         "doctor",
-        "is this machine fit to measure, and how to mend what is not",
+        "is this machine fit to measure, and how to fix what is not",
         doctor.add_doctor_arguments,
         doctor.examine,
     ),

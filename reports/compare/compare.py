@@ -14,8 +14,7 @@ from evenbench.runner.records import Artifact, JudgeSettings
 
 from ..load.proofs import Proof, history_of, moment
 from ..load.results import Launch, Results
-from ..rows import commitments as beside
-from ..rows import notes
+from ..rows import commitments, notes
 from ..rows.outcome import ComparedRow, Comparison, Control, Facts, Report, ShuffledLabels, row_name
 from ..rows.pair import (
     Pair,
@@ -42,7 +41,7 @@ from ..statistics.paired import (
     judge,
     shuffled_labels,
 )
-from . import known_truth as kinds
+from . import known_truth
 from .expectations import expected
 
 OFTEN = 3  # of 20 draws of shuffled labels: only 0.1 % of sound runs have a row flagged so often
@@ -84,7 +83,7 @@ def compare(
     compared = [row_of(pair, *verdict) for pair, verdict in zip(pairs, verdicts, strict=True) if verdict is not None]
     compared += [_judged_row(*each, launches, partial) for each in zip(open_pairs, judgements, located, strict=True)]
     expectations = expected(results)
-    compared = beside.noted(compared, results.artifacts, expectations)
+    compared = commitments.noted(compared, results.artifacts, expectations)
     facts = facts_of(results, [*clocks, *ended(mutes, today)], [judgement.rounds for judgement in judgements])
     started = moment(facts.header.started)
     return Comparison(
@@ -118,7 +117,7 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
         }
         met |= {"failed"} if failed else set()
         met |= {"artifact"} if _artifact_differs(outcome.artifacts, outcome.muted) else set()
-        met |= {"expectation"} if beside.unmet(outcome.expectations, outcome.muted) else set()
+        met |= {"expectation"} if commitments.unmet(outcome.expectations, outcome.muted) else set()
         return tuple(condition for condition in fail_on if condition in met)
     counted = [
         row
@@ -130,10 +129,10 @@ def conditions_met(outcome: Comparison | Report, fail_on: Collection[str]) -> tu
         met.add("failed")
     muted_cases = {row.case for row in outcome.rows if row.muted}
     met |= {"artifact"} if _artifact_differs(outcome.artifacts, muted_cases) else set()
-    met |= {"expectation"} if beside.unmet(outcome.expectations, muted_cases) else set()
+    met |= {"expectation"} if commitments.unmet(outcome.expectations, muted_cases) else set()
     if outcome.unreliable:
         met -= QUIET_WHERE_UNRELIABLE
-    unproven = kinds.unproven(outcome) if fail_on else ()
+    unproven = known_truth.unproven(outcome) if fail_on else ()
     return (*unproven, *(condition for condition in fail_on if condition in met))
 
 
@@ -159,11 +158,11 @@ def headline(comparison: Comparison) -> str:
         ", ".join(
             [
                 counts or ("no other row" if planted else "nothing to compare"),
-                *beside.headline(comparison.artifacts, comparison.expectations),
+                *commitments.headline(comparison.artifacts, comparison.expectations),
             ]
         )
     ]
-    if heading := kinds.heading(comparison):
+    if heading := known_truth.heading(comparison):
         said = [f"{heading};", *(["otherwise"] if planted and counts else []), *said]
     if comparison.muted:
         said.append(f"({comparison.muted:,} muted)")
@@ -204,7 +203,7 @@ def _control(results: Results, today: date, settings: JudgeSettings, how: Settin
     pairs = pairs_of(results, today, (), settings, "control")
     pairs = [pair for pair in pairs if not (settled(pair.base, pair.head, results) or unjudgeable(pair))]
     judgements = judge([samples_of(pair) for pair in pairs], how)
-    flagged = [pair for pair, found in zip(pairs, judgements, strict=True) if found.verdict in kinds.CHANGED]
+    flagged = [pair for pair, found in zip(pairs, judgements, strict=True) if found.verdict in known_truth.CHANGED]
     judged = sum(1 for found in judgements if found.rounds >= MIN_ROUNDS)
     return Control(judged, tuple(row_name(*pair.key) for pair in flagged))
 

@@ -11,8 +11,7 @@ from evenbench.runner.config import muted, select
 from evenbench.runner.records import JudgeSettings
 
 from ..load.results import Results
-from ..rows import commitments as beside
-from ..rows import notes
+from ..rows import commitments, notes
 from ..rows.outcome import MAIN, MeasuredRow, Report, distinct
 from ..rows.pair import mutes_of
 from ..rows.run_facts import facts_of
@@ -48,7 +47,7 @@ def measured(results: Results, today: date | None = None, judge_by: JudgeSetting
     expectations = expected(results, sides)
     for case, found in by_case.items():
         rows.extend(_with_ratios([_row(case, row) for row in found if row.status != "absent"]))
-    noted = beside.Notes.of(results.artifacts, expectations)
+    noted = commitments.Notes.of(results.artifacts, expectations)
     rows = [_with_notes(row, results, noted) for row in rows]
     counts = Counter[str](row.status for row in rows)
     mutes = mutes_of(judge_by or results.header.judge)
@@ -66,9 +65,9 @@ def headline(report: Report) -> str:
     """One line that counts the rows, such as ``1 failed, 12 measured``."""
     counts = [f"{number:,} {'measured' if status == 'ok' else status}" for status, number in report.counts.items()]
     if report.artifacts and not report.rows:  # nothing but them was asked for
-        counts = [beside.artifacts_line(report.artifacts)]
+        counts = [commitments.artifacts_line(report.artifacts)]
     else:
-        counts += beside.headline(report.artifacts, report.expectations)
+        counts += commitments.headline(report.artifacts, report.expectations)
     return ("partial: " if report.facts.partial else "") + (", ".join(counts) or "nothing measured")
 
 
@@ -93,7 +92,7 @@ def _row(case: str, row: SideRow) -> MeasuredRow:
     )
 
 
-def _with_notes(row: MeasuredRow, results: Results, noted: beside.Notes) -> MeasuredRow:
+def _with_notes(row: MeasuredRow, results: Results, noted: commitments.Notes) -> MeasuredRow:
     plant = results.header.plant
     slowed = plant is not None and select((plant.case,), row.case, results.cases["head"][row.case].tags)
     more = [f"slowed on purpose by {setting(plant.fraction)}"] if plant is not None and slowed else []

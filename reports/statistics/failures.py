@@ -15,9 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-import numpy as np
-from scipy.special import gammaln
-
 from ..units import count
 
 FAILURES_MIN = 2  # of one side, none of the other: a single one may be an accident
@@ -60,15 +57,10 @@ class Failures:
 
 def fisher(head: int, head_launches: int, base: int, base_launches: int) -> float:
     """The p of Fisher's exact test that head does not fail more often than base."""
-    failed, launches = head + base, head_launches + base_launches
-    number = np.arange(head, min(failed, head_launches) + 1)
-    chosen = _log_choose(head_launches, number) + _log_choose(base_launches, failed - number)
-    possible = failed - number <= base_launches
-    return min(1.0, float(np.exp(chosen[possible] - _log_choose(launches, np.array(failed))).sum()))
+    from scipy.stats import hypergeom  # slow to import, and only asked where both sides failed
 
-
-def _log_choose(of: int, number: np.ndarray) -> np.ndarray:
-    return np.asarray(gammaln(of + 1) - gammaln(number + 1) - gammaln(np.maximum(of - number, 0) + 1))
+    launches = head_launches + base_launches
+    return float(hypergeom.sf(head - 1, launches, head + base, head_launches))
 
 
 def weighed(verdict: Judged, failures: Failures | None) -> Judged | Literal["failed", "fixed", "inconclusive"]:

@@ -31,7 +31,7 @@ from evenbench.reports.publish.outcome import (
     turned_regressed,
     with_accepted,
 )
-from evenbench.reports.render import wording as describe
+from evenbench.reports.render import wording
 from evenbench.reports.render.comment.comment import Links, comment, run_comment, summary
 from evenbench.reports.render.comment.tables import BELOW, CHANGE, EMOJI, NOTE_MAX, PLANTED
 from evenbench.reports.render.wording import Cells
@@ -193,11 +193,11 @@ def expected_rows(found: Comparison, *, shares: bool = False) -> list[list[list[
     """The cells of the table, and of the folded one, as a reader shall see them."""
     title = ["of ceiling"] if shares else []
     telling = [["case", "base", "head", CHANGE, "verdict", *title, "notes"]]
-    for cells in (describe.cells(row) for row in found.rows if row.verdict != "unchanged"):
+    for cells in (wording.cells(row) for row in found.rows if row.verdict != "unchanged"):
         emoji = PLANTED if cells.planted else EMOJI[cells.verdict]
         share = [cells.share] if shares else []
         telling.append([cells.name, *numbers(cells), f"{emoji} {cells.called}", *share, in_cell(cells.notes)])
-    quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
+    quiet = [wording.cells(row) for row in found.rows if row.verdict == "unchanged"]
     notes = [in_cell([note for note in cells.notes if note not in common(quiet)]) for cells in quiet]
     rows = [[cells.name, *numbers(cells), *([cells.share] if shares else [])] for cells in quiet]
     folded = [["case", "base", "head", CHANGE, *title], *rows]
@@ -219,18 +219,18 @@ def common(quiet: Sequence[Cells]) -> list[str]:
 
 def expected_lists(found: Comparison, *, shares: bool) -> list[str]:
     """What stands above and below the tables; of notes, to which rows they belong is left to other tests."""
-    telling = [describe.cells(row) for row in found.rows if row.verdict != "unchanged"]
-    quiet = [describe.cells(row) for row in found.rows if row.verdict == "unchanged"]
+    telling = [wording.cells(row) for row in found.rows if row.verdict != "unchanged"]
+    quiet = [wording.cells(row) for row in found.rows if row.verdict == "unchanged"]
     own = [note for cells in quiet for note in cells.notes if note not in common(quiet) and is_long(note)]
     return [
-        *(f"⚠️ {seen(warning)}" for warning in describe.warnings(found)),
+        *(f"⚠️ {seen(warning)}" for warning in wording.warnings(found)),
         *(
             f": {seen(note)}"
             for note in dict.fromkeys(note for cells in telling for note in cells.notes if is_long(note))
         ),
         *(f"all of them: {seen(note)}" for note in common(quiet)),
         *(f": {seen(note)}" for note in dict.fromkeys(own)),
-        *describe.reading(found, shares=shares),
+        *wording.reading(found, shares=shares),
     ]
 
 
@@ -304,7 +304,7 @@ def test_a_comment_of_one_side(say: Words) -> None:
     page = read(run_comment(report))
     assert page.tags.count("tr") == 1 + len(report.rows) == len(page.rows)
     assert [row[0] for row in page.rows] == ["case", *(row.case for row in report.rows)]
-    assert [words(row[-1]) for row in page.rows[1:]] == [in_cell(describe.run_cells(row).notes) for row in report.rows]
+    assert [words(row[-1]) for row in page.rows[1:]] == [in_cell(wording.run_cells(row).notes) for row in report.rows]
     assert page.addresses == []
     assert_dead(page, OURS)
 

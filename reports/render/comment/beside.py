@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evenbench.runner.records import Artifact
 
-from ...rows import commitments as beside
+from ...rows import commitments
 from ...rows.commitments import Changed
 from ...rows.outcome import Expected
 from ...text import preformatted, sanitise
@@ -32,7 +32,7 @@ def blocks(
 ) -> list[Block]:
     """Markdown: a list of the expectations, and a folded diff for each text, which in all take so many characters."""
     found = []
-    if lines := beside.expectation_lines(expectations):
+    if lines := commitments.expectation_lines(expectations):
         rows = tuple(f"- {markdown.plain(line, LINE_MAX)}" for line in lines)
         found.append(Block("Expectations:\n\n", rows, "", NOTES, "expectation"))
     diffs: list[Block] = []
@@ -63,7 +63,7 @@ def terminal(
     artifacts: Sequence[Artifact], expectations: Sequence[Expected] = (), *, counted: bool = True
 ) -> Iterator[Text]:
     """Lines of a terminal: foreign text made visible, none of it wrapped. `counted`: also how many texts there were."""
-    for line in beside.expectation_lines(expectations):
+    for line in commitments.expectation_lines(expectations):
         yield Text(sanitise(line))
     changed, rest = _shown(artifacts)
     for each in sorted(changed, key=lambda each: bool(each.lines)):  # those without a diff in a row
@@ -75,7 +75,7 @@ def terminal(
             yield Text(f"… {count(len(each.lines) - TERMINAL_LINES, 'more line')}, see report --format html", "dim")
     for text in rest:
         yield Text(text)
-    if counted and (told := beside.artifacts_line(artifacts)):
+    if counted and (told := commitments.artifacts_line(artifacts)):
         yield Text(f"\n{told}" if changed else told, "dim")
 
 
@@ -83,11 +83,11 @@ def page(artifacts: Sequence[Artifact]) -> tuple[list[tuple[str, list[str]]], li
     """What a page shows of each text, a title and lines made visible, not escaped; and lines below."""
     changed, rest = _shown(artifacts)
     shown = [(each.title, [preformatted(line) for line in each.lines]) for each in changed]
-    return shown, [line for line in (*rest, beside.artifacts_line(artifacts)) if line]
+    return shown, [line for line in (*rest, commitments.artifacts_line(artifacts)) if line]
 
 
 def _shown(artifacts: Sequence[Artifact]) -> tuple[list[Changed], list[str]]:
-    changed = beside.changed(artifacts)
+    changed = commitments.changed(artifacts)
     more = len(changed) - DIFFS_MAX
     return changed[:DIFFS_MAX], [f"{count(more, 'more artifact')} changed, new or stale"] if more > 0 else []
 

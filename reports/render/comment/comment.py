@@ -12,7 +12,7 @@ from evenbench.runner.records import SideName
 
 from ...rows.outcome import Comparison, Report
 from ...units import count
-from .. import wording as describe
+from .. import wording
 from . import beside as render_beside
 from . import markdown
 from .tables import blocks, run_blocks
@@ -65,10 +65,10 @@ def run_comment(report: Report) -> str:
     harness = markdown.code(report.facts.header.harness.version, FACTS_MAX)
     values = {
         "marker": "",
-        "title": describe.title(report),
-        "facts": " · ".join(markdown.plain(fact, FACTS_MAX) for fact in describe.facts(report.facts)),
+        "title": wording.title(report),
+        "facts": " · ".join(markdown.plain(fact, FACTS_MAX) for fact in wording.facts(report.facts)),
         "warnings": _warnings(report.facts.notes),
-        "footer": " · ".join(part for part in (describe.spent(report.facts), f"evenbench {harness}") if part),
+        "footer": " · ".join(part for part in (wording.spent(report.facts), f"evenbench {harness}") if part),
     }
     parts = [*run_blocks(report), *render_beside.blocks(report.artifacts, report.expectations)]
     return _filled(values, parts, markdown.COMMENT_BUDGET, "")
@@ -77,9 +77,9 @@ def run_comment(report: Report) -> str:
 def _render(comparison: Comparison, links: Links, marker: str, budget: int, *, shares: bool = False) -> str:
     values = {
         "marker": marker,
-        "title": describe.title(comparison),
+        "title": wording.title(comparison),
         "facts": _facts(comparison),
-        "warnings": _warnings(describe.warnings(comparison)),
+        "warnings": _warnings(wording.warnings(comparison)),
         "footer": _footer(comparison, links),
     }
     places = (("full report", links.report), ("raw samples", links.samples))
@@ -105,21 +105,21 @@ def _filled(values: Mapping[str, Any], parts: Sequence[markdown.Block], budget: 
 
 
 def _facts(comparison: Comparison) -> str:
-    parts = [markdown.plain(fact, FACTS_MAX) for fact in describe.facts(comparison.facts)]
+    parts = [markdown.plain(fact, FACTS_MAX) for fact in wording.facts(comparison.facts)]
     sides = []
     names: tuple[SideName, ...] = ("base", "head")
     for side in names:
-        short, more = describe.side(comparison.facts.side(side))
+        short, more = wording.side(comparison.facts.side(side))
         if short:
             called = "" if short == side else f" {markdown.code(short, FACTS_MAX)}"  # a directory called as its side
             sides.append(f"{side}{called}" + (f" ({markdown.plain(more, FACTS_MAX)})" if more else ""))
     parts.append(" → ".join(sides))
-    parts += [markdown.plain(said) for said in describe.proved(comparison)]
+    parts += [markdown.plain(said) for said in wording.proved(comparison)]
     parts += [
-        describe.shuffled(comparison),
-        describe.control(comparison),
-        describe.mean(comparison),
-        *describe.nightly(comparison),
+        wording.shuffled(comparison),
+        wording.control(comparison),
+        wording.mean(comparison),
+        *wording.nightly(comparison),
     ]
     return " · ".join(part for part in parts if part)
 
@@ -133,7 +133,7 @@ def _warnings(found: Sequence[str]) -> list[str]:
 
 def _footer(comparison: Comparison, links: Links) -> str:
     parts = [markdown.link("How to read this, at length", links.docs)] if links.docs else []
-    if command := describe.command(comparison):
+    if command := wording.command(comparison):
         parts.append(f"How to run it here: {markdown.code(command, None)}")
     named = (
         ("full report", links.report),
@@ -143,7 +143,7 @@ def _footer(comparison: Comparison, links: Links) -> str:
         ("measure by hand", links.dispatch),
     )
     parts += [markdown.link(text, url) for text, url in named if url]
-    parts += [part for part in [describe.spent(comparison.facts)] if part]
+    parts += [part for part in [wording.spent(comparison.facts)] if part]
     harness = comparison.facts.header.harness
     parts.append(f"evenbench {markdown.code(harness.version, FACTS_MAX)}")
     return " · ".join(parts)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ...rows.outcome import MAIN, Comparison, Report, Verdict, row_name
 from ...text import sanitise
 from ...units import count
-from .. import wording as describe
+from .. import wording
 from ..wording import Cells
 from . import markdown
 from .markdown import NO_BREAK, Block
@@ -56,7 +56,7 @@ ALIGN: Mapping[str, str] = MappingProxyType(
 
 def blocks(comparison: Comparison, *, shares: bool = False) -> list[Block]:
     """What a comment holds between headline and footer; with `shares` of ceilings where there are some and there is room."""
-    rows = [(row, describe.cells(row)) for row in comparison.rows]
+    rows = [(row, wording.cells(row)) for row in comparison.rows]
     telling = [cells for row, cells in rows if row.verdict != "unchanged"]
     shares = shares and any(cells.share for _, cells in rows)
     found = []
@@ -65,7 +65,7 @@ def blocks(comparison: Comparison, *, shares: bool = False) -> list[Block]:
         found.append(_below((cells.name, cells.notes) for cells in telling))
     if quiet := [(row.family, cells) for row, cells in rows if row.verdict == "unchanged"]:
         found.append(_folded(quiet, shares=shares))
-    if said := describe.reading(comparison, shares=shares):
+    if said := wording.reading(comparison, shares=shares):
         before, after = markdown.folded("How to read this")
         found.append(Block(before, ("\n".join(f"- {sentence}" for sentence in said),), after, READING, ""))
     return found
@@ -73,7 +73,7 @@ def blocks(comparison: Comparison, *, shares: bool = False) -> list[Block]:
 
 def run_blocks(report: Report) -> list[Block]:
     """The same of a run of one side; columns that say nothing are left out."""
-    rows = [describe.run_cells(row) for row in report.rows]
+    rows = [wording.run_cells(row) for row in report.rows]
     several = any(row.implementation != MAIN for row in rows)
     cells = [
         {

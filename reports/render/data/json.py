@@ -10,7 +10,7 @@ from ...load.proofs import ProofHistory
 from ...rows.outcome import ComparedRow, Comparison, Facts, MeasuredRow, Report, SecondRun
 from ...rows.times import Times
 from ...statistics.failures import Failures
-from .. import wording as describe
+from .. import wording
 
 COMPARISON_SCHEMA = "evenbench.comparison/1.0"
 REPORT_SCHEMA = "evenbench.report/1.0"
@@ -43,7 +43,7 @@ def as_json(outcome: Comparison | Report) -> dict[str, Any]:
 def _common(schema: str, outcome: Comparison | Report) -> dict[str, Any]:
     return {
         "schema": schema,
-        "headline": describe.title(outcome),
+        "headline": wording.title(outcome),
         "counts": dict(outcome.counts),
         "run": _run(outcome.facts),
         "facts": _facts(outcome.facts),

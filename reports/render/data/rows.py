@@ -16,7 +16,7 @@ from ... import units
 from ...rows.outcome import ComparedRow, Comparison, MeasuredRow, Report, row_name
 from ...rows.times import Times
 from ...text import sanitise
-from .. import wording as describe
+from .. import wording
 from .json import as_json
 
 Value: TypeAlias = str | float | int | bool | None
@@ -125,9 +125,9 @@ def _benchmark(row: ComparedRow | MeasuredRow, times: Times) -> dict[str, Value]
     p10, p90 = (value / NS_PER_US for value in times.percentiles_ns)
     if isinstance(row, ComparedRow):
         told = [row.verdict, f"change {units.change(row.change, row.interval)}" if row.change is not None else ""]
-        notes: Sequence[str] = describe.cells(row).notes
+        notes: Sequence[str] = wording.cells(row).notes
     else:
-        told, notes = [row.status], describe.run_cells(row).notes
+        told, notes = [row.status], wording.run_cells(row).notes
     return {
         "name": row_name(row.case, row.implementation),
         "unit": "µs",

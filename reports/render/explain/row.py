@@ -25,7 +25,7 @@ from ...rows.outcome import ComparedRow, Comparison, distinct
 from ...rows.side_row import SideRow, SideRows
 from ...statistics.decision import EQUIVALENT_P
 from ...text import sanitise
-from .. import wording as describe
+from .. import wording
 from ..terminal.lines import written
 from ..terminal.terminal import STYLES
 from . import evidence, reasons
@@ -60,7 +60,7 @@ def why(
         colour: whether to write ANSI colours.
     """
     sides, family = SideRows(results), reasons.family_of(comparison)
-    doubts = [each for each in describe.warnings(comparison) if comparison.unreliable and each.startswith("unreliable")]
+    doubts = [each for each in wording.warnings(comparison) if comparison.unreliable and each.startswith("unreliable")]
     parts: list[RenderableType] = [Text(sanitise(f"! {doubt}"), "yellow") for doubt in doubts]
     for row in rows[:ROWS_MAX]:
         key = (row.case, row.implementation)
@@ -100,7 +100,7 @@ def chosen(results: Results, cases: Iterable[str], pattern: str) -> list[str]:
 
 
 def _title(row: ComparedRow) -> Text:
-    return Text.assemble((sanitise(row.name), "bold"), ": ", (describe.cells(row).called, STYLES[row.verdict]))
+    return Text.assemble((sanitise(row.name), "bold"), ": ", (wording.cells(row).called, STYLES[row.verdict]))
 
 
 def told(
@@ -249,7 +249,7 @@ def _kernel_note(row: ComparedRow) -> list[str]:
 def _notes(row: ComparedRow, rounds: RowRounds) -> list[str]:
     """What the table says of the row and does not stand in another line."""
     told = (row.reason, row.muted, rounds.modes(), *_kernel_note(row))
-    return [note for note in describe.cells(row).notes if note not in told]
+    return [note for note in wording.cells(row).notes if note not in told]
 
 
 def tests(row: ComparedRow, comparison: Comparison, family: reasons.Family) -> list[tuple[str, ...]]:
@@ -297,7 +297,7 @@ def _timer(side: SideRow) -> str:
     ticks = sorted({record.tick_ns for record in records if record.tick_ns})
     caches = distinct(record.cache for record in records)
     return evidence.joined(
-        ", ".join(describe.TIMERS.get(name, name) for name in names),
+        ", ".join(wording.TIMERS.get(name, name) for name in names),
         f"time stamps in steps of {', '.join(map(str, ticks))} ns" if ticks else "",
         f"{' and '.join(caches)} cache" if caches else "",
     )

@@ -22,18 +22,18 @@ from markupsafe import Markup, escape
 
 from ... import units
 from ...load.results import Results
-from ...rows import commitments as beside
+from ...rows import commitments
 from ...rows.outcome import MAIN, ComparedRow, Comparison, Facts, MeasuredRow, Report, SideFacts
 from ...rows.side_row import SideRows
-from .. import wording as describe
+from .. import wording
 from ..charts import roofline as roofline_chart
 from ..charts import values as charts
-from ..comment import beside as render_beside
+from ..comment import beside
 from ..explain import reasons
 from ..explain.row import TESTS, clean, looks, tests, told, told_of_two_runs
 from ..explain.row_rounds import RowRounds
 from ..explain.run import explained
-from . import table as page_table
+from . import table
 
 STYLES_AND_SCRIPTS = ("page.css", "early.js", "charts.js", "page.js")
 # What could end a script, as JSON may write it.
@@ -96,10 +96,10 @@ def page(results: Results, outcome: Comparison | Report, library: str) -> str:
         library: the script that draws charts; gives `vegaEmbed`.
     """
     body = _compared(results, outcome) if isinstance(outcome, Comparison) else _measured(results, outcome)
-    columns, rows = page_table.table(outcome, [address(row.case, row.implementation) for row in outcome.rows])
+    columns, rows = table.table(outcome, [address(row.case, row.implementation) for row in outcome.rows])
     machine = charts.of_machine(results)
     environment = _environment()
-    diffs, counted = render_beside.page(outcome.artifacts)
+    diffs, counted = beside.page(outcome.artifacts)
     body = replace(body, below=[*body.below, *counted])
     texts = {name: _source(environment, name) for name in STYLES_AND_SCRIPTS} | {"library": _harmless(library)}
     ceilings = roofline_chart.charts_of(outcome)
@@ -110,8 +110,8 @@ def page(results: Results, outcome: Comparison | Report, library: str) -> str:
         "cases": [{"parts": [part.data for part in case.parts]} | dict(case.data) for case in body.cases],
     }
     return environment.get_template("page.html.j2").render(
-        title=describe.title(outcome),
-        facts=describe.facts(outcome.facts),
+        title=wording.title(outcome),
+        facts=wording.facts(outcome.facts),
         sides=side_lines(outcome.facts),
         columns=columns,
         rows=rows,
@@ -152,9 +152,9 @@ def _compared(results: Results, comparison: Comparison) -> _Body:
         cases=cases,
         paired=comparison.facts.paired,
         overview=charts.of_rows(comparison),
-        warnings=describe.warnings(comparison),
-        below=[*beside.expectation_lines(comparison.expectations), *filter(None, page_table.below(comparison))],
-        reading=describe.reading(comparison),
+        warnings=wording.warnings(comparison),
+        below=[*commitments.expectation_lines(comparison.expectations), *filter(None, table.below(comparison))],
+        reading=wording.reading(comparison),
     )
 
 
@@ -163,7 +163,7 @@ def _judged_part(row: ComparedRow, comparison: Comparison, family: reasons.Famil
     tell = told if paired else told_of_two_runs
     return Part(
         name="" if row.implementation == MAIN else row.implementation,
-        verdict=describe.cells(row).called,
+        verdict=wording.cells(row).called,
         kind=row.verdict,
         lines=[line for line in tell(row, comparison, family, rounds) if line[1]],
         tests=tests(row, comparison, family),
@@ -192,7 +192,7 @@ def _measured(results: Results, report: Report) -> _Body:
         paired=True,
         overview=(),
         warnings=report.facts.notes,
-        below=[*beside.expectation_lines(report.expectations), *filter(None, [describe.spent(report.facts)])],
+        below=[*commitments.expectation_lines(report.expectations), *filter(None, [wording.spent(report.facts)])],
         reading=(),
     )
 
@@ -251,7 +251,7 @@ def _policy(texts: Mapping[str, str]) -> str:
 
 def side_lines(facts: Facts) -> str:
     """Such as ``base 1234567 → head 89abcde (uncommitted changes)``."""
-    return " → ".join(describe.named(side) for side in facts.sides)
+    return " → ".join(wording.named(side) for side in facts.sides)
 
 
 def about_lines(outcome: Comparison | Report) -> list[tuple[str, list[str]]]:
@@ -265,7 +265,7 @@ def about_lines(outcome: Comparison | Report) -> list[tuple[str, list[str]]]:
         *((side.name, _side(side)) for side in facts.sides),
         ("device", [*facts.devices, *facts.uuids]),
         ("driver", [*facts.drivers]),
-        ("timer", [describe.TIMERS.get(timer, timer) for timer in facts.timers]),
+        ("timer", [wording.TIMERS.get(timer, timer) for timer in facts.timers]),
         ("cache", [*facts.caches]),
         ("image", [header.image] if header.image else []),
         ("evenbench", [" ".join(filter(None, (header.harness.version, header.harness.sha)))]),
@@ -280,7 +280,7 @@ def setting_lines(facts: Facts) -> list[str]:
 
 
 def _side(side: SideFacts) -> list[str]:
-    commit = " ".join(filter(None, (side.sha or side.label, f"({describe.DIRTY})" if side.dirty else "")))
+    commit = " ".join(filter(None, (side.sha or side.label, f"({wording.DIRTY})" if side.dirty else "")))
     label = side.label if side.sha and side.label not in (".", side.name) else ""
     software = [f"{name} {each}" for name, found in (("python", side.python), ("torch", side.torch)) for each in found]
     return [text for text in (commit, label, *software) if text]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...rows.outcome import TABLE_ORDER, ComparedRow, Comparison, MeasuredRow, Report, row_name
-from .. import wording as describe
+from .. import wording
 
 STATUS_ORDER = ("failed", "wrong", "ok", "skipped")
 
@@ -66,7 +66,7 @@ def _columns(outcome: Comparison | Report) -> list[Column]:
 
 
 def _compared(row: ComparedRow, to: str) -> TableRow:
-    cells = describe.cells(row)
+    cells = wording.cells(row)
     return TableRow(
         row.verdict,
         to,
@@ -84,7 +84,7 @@ def _compared(row: ComparedRow, to: str) -> TableRow:
 
 
 def _measured(row: MeasuredRow, to: str) -> TableRow:
-    cells, found = describe.run_cells(row), row.times
+    cells, found = wording.run_cells(row), row.times
     p10, p90 = found.percentiles_ns if found is not None else (None, None)
     rate = None if found is None else found.tflops or found.bandwidth_tbs
     name = row_name(row.case, row.implementation)
@@ -108,10 +108,10 @@ def _measured(row: MeasuredRow, to: str) -> TableRow:
 def below(comparison: Comparison) -> list[str]:
     """What stands below the table of a comparison; some of it may be empty."""
     return [
-        *describe.proved(comparison),
-        describe.mean(comparison),
-        describe.shuffled(comparison),
-        describe.control(comparison),
-        *describe.nightly(comparison),
-        describe.spent(comparison.facts),
+        *wording.proved(comparison),
+        wording.mean(comparison),
+        wording.shuffled(comparison),
+        wording.control(comparison),
+        *wording.nightly(comparison),
+        wording.spent(comparison.facts),
     ]

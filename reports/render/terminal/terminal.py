@@ -18,8 +18,8 @@ from rich.text import Text
 from ...rows.outcome import MAIN, Comparison, Report, row_name
 from ...text import sanitise
 from ...units import count
-from .. import wording as describe
-from ..comment import beside as render_beside
+from .. import wording
+from ..comment import beside
 from ..wording import Cells
 from .lines import foreign, written
 
@@ -73,7 +73,7 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
     """
-    rows = [describe.cells(row) for row in comparison.rows]
+    rows = [wording.cells(row) for row in comparison.rows]
     columns = [
         _Column("case", [foreign(row.name) for row in rows]),
         _Column("base", [Text(row.base) for row in rows], right=True, goes=1),
@@ -91,21 +91,21 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
     ]
     about = comparison.facts
     footers = [
-        *describe.proved(comparison),
-        describe.mean(comparison),
-        describe.shuffled(comparison),
-        describe.control(comparison),
-        " · ".join(describe.nightly(comparison)),
-        describe.spent(about),
-        *describe.reading(comparison),
+        *wording.proved(comparison),
+        wording.mean(comparison),
+        wording.shuffled(comparison),
+        wording.control(comparison),
+        " · ".join(wording.nightly(comparison)),
+        wording.spent(about),
+        *wording.reading(comparison),
     ]
     return written(
         [
-            Text(describe.title(comparison), "bold"),
-            _wrapped(" · ".join([*describe.facts(about), " → ".join(map(describe.named, about.sides))]), width),
-            *(_wrapped(f"! {warning}", width, "yellow") for warning in describe.warnings(comparison)),
+            Text(wording.title(comparison), "bold"),
+            _wrapped(" · ".join([*wording.facts(about), " → ".join(map(wording.named, about.sides))]), width),
+            *(_wrapped(f"! {warning}", width, "yellow") for warning in wording.warnings(comparison)),
             *_table(columns, [(row.name, row.notes) for row in rows], width),
-            *render_beside.terminal(comparison.artifacts, comparison.expectations),
+            *beside.terminal(comparison.artifacts, comparison.expectations),
             *(_wrapped(line, width, "dim") for line in footers if line),
         ],
         width,
@@ -121,7 +121,7 @@ def run_table(report: Report, width: int = WIDE, *, colour: bool = False) -> str
         width: of the terminal, in columns.
         colour: whether to write ANSI colours.
     """
-    rows = [describe.run_cells(row) for row in report.rows]
+    rows = [wording.run_cells(row) for row in report.rows]
     several = any(row.implementation != MAIN for row in rows)
     before = ["", *(row.case for row in rows)]
     cases = ["" if row.case == last else row.case for row, last in zip(rows, before, strict=False)]
@@ -136,14 +136,14 @@ def run_table(report: Report, width: int = WIDE, *, colour: bool = False) -> str
         _Column("of ceiling", [Text(row.share) for row in rows], right=True, goes=1),
         _Column("check", [Text(row.check, STYLES.get(row.check, "")) for row in rows]),
     ]
-    spent = describe.spent(report.facts)
+    spent = wording.spent(report.facts)
     return written(
         [
-            Text(describe.title(report), "bold"),
-            _wrapped(" · ".join(describe.facts(report.facts)), width),
+            Text(wording.title(report), "bold"),
+            _wrapped(" · ".join(wording.facts(report.facts)), width),
             *(_wrapped(f"! {note}", width, "yellow") for note in report.facts.notes),
             *_table(columns, [(row_name(row.case, row.implementation), row.notes) for row in rows], width),
-            *render_beside.terminal(report.artifacts, report.expectations, counted=bool(report.rows)),
+            *beside.terminal(report.artifacts, report.expectations, counted=bool(report.rows)),
             *([_wrapped(spent, width, "dim")] if spent else []),
         ],
         width,

@@ -18,7 +18,7 @@ from evenbench.reports.compare.compare import compare, conditions_met
 from evenbench.reports.compare.confirm import confirmed, to_confirm
 from evenbench.reports.load.results import load_runs
 from evenbench.reports.publish.outcome import Outcome as States
-from evenbench.reports.render import wording as describe
+from evenbench.reports.render import wording
 from evenbench.reports.render.comment.comment import comment
 from evenbench.reports.render.data.json import as_json
 from evenbench.reports.render.terminal.terminal import terminal
@@ -153,14 +153,14 @@ def test_only_a_judged_row_clears_a_regressed_one(
     assert (row.verdict, row.confirmed, row.cleared) == (verdict, is_confirmed, is_cleared)
     assert fires(found) != is_cleared
     assert States.of(found).verdict == ("fine" if is_cleared else "regressed")  # what a pull request is told
-    assert describe.title(found) == f"evenbench: 1 regressed ({int(is_confirmed)} confirmed), 1 unchanged"
+    assert wording.title(found) == f"evenbench: 1 regressed ({int(is_confirmed)} confirmed), 1 unchanged"
     assert all(each.second is None for each in found.rows if each.case != "slow")
 
 
 def test_any_row_that_is_not_cleared_fires() -> None:
     first = judged(SLOW, SLOWER)
     one = confirmed(first, [second(Case("slow"), SLOWER)])
-    assert describe.title(one) == "evenbench: 2 regressed (1 confirmed)"
+    assert wording.title(one) == "evenbench: 2 regressed (1 confirmed)"
     assert fires(one)
     assert not fires(confirmed(first, [second(Case("slow"), Case("slower[n=1]"))]))
     assert fires(confirmed(first, [second(Case("slow"))]))  # the other one was not measured
@@ -169,7 +169,7 @@ def test_any_row_that_is_not_cleared_fires() -> None:
 def test_without_a_second_run_nothing_is_said() -> None:
     first = judged(SLOW)
     assert confirmed(first, []) == first
-    assert describe.title(first) == "evenbench: 1 regressed"
+    assert wording.title(first) == "evenbench: 1 regressed"
 
 
 def test_too_few_rounds_clear_nothing() -> None:
@@ -316,10 +316,10 @@ def test_each_shard_has_a_second_run_of_its_own(tmp_path: Path) -> None:
     ]
     results, seconds = load_runs([*again, *shards])
     found = confirmed(compare(results, TODAY), [compare(each, TODAY) for each in seconds])
-    assert describe.title(found) == "evenbench: 2 regressed (2 confirmed)"
+    assert wording.title(found) == "evenbench: 2 regressed (2 confirmed)"
     results, seconds = load_runs([*shards, again[1]])
     found = confirmed(compare(results, TODAY), [compare(each, TODAY) for each in seconds])
-    assert describe.title(found) == "evenbench: 2 regressed (1 confirmed)"
+    assert wording.title(found) == "evenbench: 2 regressed (1 confirmed)"
 
 
 def test_second_runs_that_belong_to_no_file_or_twice_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from evenbench.reports.compare.compare import compare, conditions_met, headline
-from evenbench.reports.render import wording as describe
+from evenbench.reports.render import wording
 from evenbench.reports.render.comment.comment import comment
 from evenbench.reports.render.data.json import as_json
 from evenbench.reports.render.terminal.terminal import terminal
@@ -34,7 +34,7 @@ def test_a_quiet_control_is_told_and_changes_nothing() -> None:
     assert headline(found) == "1 regressed, 2 unchanged"
     assert conditions_met(found, ("regressed",)) == ("regressed",)
     line = "control, base against a second build of itself: 0 of 2 rows flagged"
-    assert describe.control(found) == line
+    assert wording.control(found) == line
     assert line in comment(found)
     assert line in terminal(found, 160, colour=False)
     assert as_json(found)["control"] == {"rows": 2, "flagged": ()}
@@ -49,7 +49,7 @@ def test_a_control_that_is_called_changed_makes_the_run_unreliable(control: floa
     assert conditions_met(found, ("regressed", "failed")) == ()
     assert (
         "unreliable: base was called changed against a second build of itself, so no verdict counts: b"
-        in describe.warnings(found)
+        in wording.warnings(found)
     )
 
 
@@ -61,7 +61,7 @@ def test_the_control_is_a_family_of_its_own() -> None:
         (row.case, row.verdict, row.change, row.p_slower) for row in without.rows
     ]
     assert without.control is None
-    assert describe.control(without) == ""
+    assert wording.control(without) == ""
 
 
 def test_a_control_side_that_could_not_be_prepared_says_nothing() -> None:

@@ -17,7 +17,7 @@ from evenbench.reports.compare.diff import diff
 from evenbench.reports.compare.known_truth import kind_of
 from evenbench.reports.compare.stored import joined, stored
 from evenbench.reports.load.results import Results
-from evenbench.reports.render import wording as describe
+from evenbench.reports.render import wording
 from evenbench.reports.render.comment.comment import comment
 from evenbench.reports.render.data.json import as_json
 from evenbench.reports.render.terminal.terminal import terminal
@@ -248,7 +248,7 @@ def test_partial_runs_and_edited_sides_are_told_by_name() -> None:
     found = between(a, b)
     assert found.facts.partial
     assert "a.jsonl: partial: the run did not come to the end" in found.facts.notes
-    assert describe.title(found) == "evenbench: partial: 1 unchanged"
+    assert wording.title(found) == "evenbench: partial: 1 unchanged"
     edited = replace(a, ends=(End(at="x", rounds=8, changed=["head: mylib.py", "base: other.py"]),))
     found = between(edited, b)
     assert found.facts.changed == ("a.jsonl: head: mylib.py",)
@@ -258,7 +258,7 @@ def test_partial_runs_and_edited_sides_are_told_by_name() -> None:
 def test_two_runs_of_one_commit_are_no_aa_run() -> None:
     a, b = run(Case("x"), run_id="1"), run(SLOW, Case("x", head=22_000.0), run_id="2")
     assert kind_of(between(a, b)) == "ordinary"
-    assert "false alarm" not in describe.title(between(a, b))
+    assert "false alarm" not in wording.title(between(a, b))
 
 
 def test_a_planted_change_of_either_run_is_told() -> None:

@@ -26,7 +26,7 @@ from evenbench.reports.load.proofs import (
     moment,
     read,
 )
-from evenbench.reports.render import wording as describe
+from evenbench.reports.render import wording
 from evenbench.reports.render.data.json import as_json
 from evenbench.reports.rows.outcome import Comparison, Control
 from evenbench.runner.config import Mute
@@ -55,7 +55,7 @@ class TestKind:
         found = compared(Case("a"), Case("b"), sides=SAME)
         assert kind_of(found) == "aa"
         assert headline(found) == "A/A, 0 false alarms; 2 unchanged"
-        assert describe.proved(found) == [
+        assert wording.proved(found) == [
             "A/A: both sides are the same commit; what is called changed here is a false alarm: 0 of 2 rows"
         ]
         assert conditions_met(found, ALL) == ()
@@ -78,7 +78,7 @@ class TestKind:
         found = compared(Case("a"), sides=sides)
         assert kind_of(found) == "ordinary"
         assert headline(found) == "1 unchanged"
-        assert describe.proved(found) == []
+        assert wording.proved(found) == []
 
     def test_the_same_interpreter_for_both_is_a_a(self) -> None:
         sides = [one.model_copy(update={"python": "/one/python"}) for one in SAME]
@@ -87,7 +87,7 @@ class TestKind:
     def test_what_a_a_calls_changed_is_a_false_alarm(self) -> None:
         found = compared(Case("a"), Case("b", head=22_000.0), Case("c", head=18_000.0), sides=SAME)
         assert headline(found) == "A/A, 2 false alarms; 1 regressed, 1 improved, 1 unchanged"
-        assert describe.proved(found)[0].endswith("false alarm: 2 of 3 rows")
+        assert wording.proved(found)[0].endswith("false alarm: 2 of 3 rows")
         assert conditions_met(found, ALL) == ("regressed",)
 
     def test_a_planted_run_of_one_commit_is_planted(self) -> None:
@@ -98,10 +98,10 @@ class TestPlanted:
     def test_found(self) -> None:
         found = planted(SLOWED, Case("a"))
         assert headline(found) == "planted change found; otherwise 1 unchanged"
-        assert describe.proved(found) == ["planted 5 % in norm/rms[cols=8192]: found (+5.5 % [5.2, 5.7])"]
-        assert describe.mean(found) == ""
+        assert wording.proved(found) == ["planted 5 % in norm/rms[cols=8192]: found (+5.5 % [5.2, 5.7])"]
+        assert wording.mean(found) == ""
         assert conditions_met(found, ALL) == ()
-        cells = describe.cells(found.rows[0])
+        cells = wording.cells(found.rows[0])
         assert (cells.called, cells.notes[0]) == ("regressed (planted)", "slowed on purpose by 5 %")
 
     def test_found_alone(self) -> None:
@@ -110,7 +110,7 @@ class TestPlanted:
     def test_not_found(self) -> None:
         found = planted(Case("norm/rms"), Case("a"))
         assert headline(found) == "planted change not found; otherwise 1 unchanged"
-        assert describe.proved(found) == ["planted 5 % in norm/rms: NOT found (−0.1 % [−0.3, 0.2])"]
+        assert wording.proved(found) == ["planted 5 % in norm/rms: NOT found (−0.1 % [−0.3, 0.2])"]
         assert conditions_met(found, ALL) == ("planted change not found",)
         assert conditions_met(found, ()) == ()
 
@@ -134,7 +134,7 @@ class TestPlanted:
     def test_a_case_that_was_not_measured_is_not_found(self) -> None:
         found = planted(Case("a"))
         assert headline(found) == "planted change not measured; 1 unchanged"
-        assert describe.proved(found) == ["planted 5 % in norm/rms: NOT measured"]
+        assert wording.proved(found) == ["planted 5 % in norm/rms: NOT measured"]
         assert conditions_met(found, ALL) == ("planted change not measured",)
 
     def test_a_shard_may_lack_it(self) -> None:
@@ -154,7 +154,7 @@ class TestPlanted:
         assert headline(found) == "planted change found; no other row (1 muted)"
 
     def test_the_command_that_repeats_it_plants_it_again(self) -> None:
-        assert describe.command(planted(SLOWED)).endswith(" --plant 'norm/rms[cols=8192]=0.05'")
+        assert wording.command(planted(SLOWED)).endswith(" --plant 'norm/rms[cols=8192]=0.05'")
 
     def test_as_json(self) -> None:
         data = json.loads(json.dumps(as_json(planted(SLOWED, Case("a"), proofs=build.proofs(2)))))
@@ -320,7 +320,7 @@ class TestHistory:
         shown = compared(
             Case("a"), proofs=[*build.proofs(28), *build.proofs(1, kind="control", planted=None, run_id="c")]
         )
-        assert describe.nightly(shown) == [
+        assert wording.nightly(shown) == [
             "this machine's nightly A/A, last 28 nights: 0 of 2,800 rows",
             "this machine's control sides, last 30 days: 0 of 100 rows",
             "planted 5 %: found 28 of 28",
@@ -333,7 +333,7 @@ class TestHistory:
             *[proof.model_copy(update={"run_id": "bad", "flagged": 3}) for proof in build.proofs(1)[:1]],
             *[proof.model_copy(update={"run_id": "miss", "planted": missed}) for proof in build.proofs(1)[1:]],
         ]
-        assert describe.nightly(compared(Case("a"), proofs=proofs)) == [
+        assert wording.nightly(compared(Case("a"), proofs=proofs)) == [
             "this machine's nightly A/A, last 2 nights: 3 of 300 rows",
             "planted 2 %: found 0 of 1",
             "planted 5 %: found 2 of 2",
@@ -353,7 +353,7 @@ class TestHistory:
     @pytest.mark.parametrize("uuids", [["GPU-2"], ["GPU-1", "GPU-2"], []])
     def test_another_machine_proves_nothing_here(self, uuids: list[str]) -> None:
         assert history_of(build.proofs(uuids=uuids), ["GPU-1"], NOW) is None
-        assert describe.nightly(compared(Case("a"), proofs=build.proofs(uuids=uuids))) == []
+        assert wording.nightly(compared(Case("a"), proofs=build.proofs(uuids=uuids))) == []
 
     def test_a_run_told_twice_counts_once(self) -> None:
         proofs = build.proofs(3)

@@ -18,7 +18,7 @@ def init(options: argparse.Namespace) -> int:
     for name in done.written:
         print(f"wrote {name}")
     for name in done.kept:
-        print(f"kept  {name}, which was there already (--force writes it anew)")
+        print(f"kept  {name}, which was there already (--force overwrites it)")
     if done.left_out:
         say(
             f"not written, since it is not known here which commit of evenbench they shall use: {', '.join(done.left_out)}"
@@ -43,7 +43,7 @@ def add_init_arguments(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cases", default="cases", metavar="DIR", help="cases directory, relative to the repository; default: cases"
     )
-    verb.add_argument("--force", action="store_true", help="write files that exist already anew")
+    verb.add_argument("--force", action="store_true", help="overwrite files that exist")
     verb.add_argument(
         "--uses",
         metavar="OWNER/REPOSITORY@COMMIT",

@@ -69,8 +69,10 @@ def _detect_arguments(verb: argparse.ArgumentParser) -> None:
     _where_arguments(verb)
     verb.add_argument("--smallest", type=float, metavar="FRACTION", help="change that counts; default: 0.01")
     verb.add_argument("--since", metavar="TIME", help="only where the new level began then or later")
-    verb.add_argument("--new", action="store_true", help="only what --record has not told before")
-    verb.add_argument("--record", action="store_true", help="as --new, and keep in DIR that it was told")
+    verb.add_argument("--new", action="store_true", help="only changes not reported yet by --record")
+    verb.add_argument(
+        "--record", action="store_true", help="only changes not reported yet, like --new, and remember them as reported"
+    )
     verb.add_argument("--json", action="store_true", help="as JSON")
 
 

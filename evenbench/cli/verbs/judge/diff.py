@@ -1,4 +1,4 @@
-"""The verb diff: two stored runs held against each other, launches unpaired."""
+"""The verb diff: compare two stored runs, launches unpaired."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _name(path: Path, other: Path) -> str:
 
 def add_diff_arguments(verb: argparse.ArgumentParser) -> None:
     """The arguments of `diff`."""
-    verb.add_argument("a", type=Path, metavar="A", help="results file of run or compare: what it is held against")
+    verb.add_argument("a", type=Path, metavar="A", help="results file of run or compare: the baseline")
     verb.add_argument("b", type=Path, metavar="B", help="another one, by whose settings it is judged")
     verb.add_argument(
         "--side", choices=("base", "head", "control"), help="which side of a file of compare; default: head"

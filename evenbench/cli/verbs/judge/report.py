@@ -1,4 +1,4 @@
-"""The verbs that judge what was measured: report, and the table that compare ends with."""
+"""The verb report: show results files in any format, or explain one case."""
 
 from __future__ import annotations
 

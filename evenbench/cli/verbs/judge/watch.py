@@ -1,4 +1,4 @@
-"""`evenbench report --watch`: a run under way, judged anew as its results file grows, until it ends."""
+"""`evenbench report --watch`: a run under way, judged again as its results file grows, until it ends."""
 
 from __future__ import annotations
 

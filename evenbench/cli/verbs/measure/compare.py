@@ -1,4 +1,4 @@
-"""The verbs that measure, or look at what could be measured: compare, run, list, doctor."""
+"""The verb compare: measure two versions alternately and show what got slower or faster."""
 
 from __future__ import annotations
 

@@ -121,6 +121,8 @@ def test_on_events_it_is_found_too(tmp_path: Path) -> None:
     comparison, _ = planted_run(tmp_path, f"gpu/scale[n={32 << 20}]=0.2", "gpu/scale*", "--timer", "cuda-events")
     found = planted_change(comparison)
     assert found is not None
+    assert found.found
     assert found.row is not None
-    assert found.row.change is not None
-    assert found.row.change >= 0.2
+    assert found.row.interval is not None
+    # The estimate alone may fall short: events read 0.19 to 0.30 for 0.20 in 14 runs (docs/measurements.md).
+    assert found.row.interval[1] >= 0.2

@@ -42,7 +42,7 @@ def time(value_ns: float | None) -> str:
 
 def seconds(value: float) -> str:
     """Wall-clock seconds of a run, such as ``12.3 s`` or ``3 min 20 s``."""
-    if value < 100:  # noqa: PLR2004 - under it seconds are easier to read than minutes
+    if value < 100:
         return f"{value:.1f}{SPACE}s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes}{SPACE}min {rest}{SPACE}s"

@@ -112,7 +112,7 @@ def _case(
         for run in range(start + CLEAR, end - CLEAR)
         if drift is None or not drift[0] - CLEAR <= run <= drift[1] + CLEAR
     ]
-    step, change = int(free[random.integers(len(free))]), STEP * (1 if random.random() < 0.5 else -1)  # noqa: PLR2004 - a coin
+    step, change = int(free[random.integers(len(free))]), STEP * (1 if random.random() < 0.5 else -1)
     logs[step:] += math.log1p(change)
     return np.exp(logs), Planted(step, change, drift)
 

@@ -81,7 +81,7 @@ def _one_line(value: str) -> str:
 
 
 def _an_id(value: str) -> str:
-    if "*" in value or value.startswith("tag:") or len(value) > 160:  # noqa: PLR2004 - the longest id
+    if "*" in value or value.startswith("tag:") or len(value) > 160:
         raise PydanticCustomError("id", "must be the whole id of one case, as evenbench list shows it")
     return value
 

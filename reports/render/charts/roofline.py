@@ -18,14 +18,30 @@ from ...rows.roofline import COPY, READ, WRITE, Peaks, is_cold
 from ...rows.times import Times
 from ...text import sanitise
 from ...units import unit_of
-from .labels import Axis, LabelPlace, log_axis, placed
-from .parts import Line, Name, Values, axis_of, chart, decades, lines_of, margin, named, short, texts
+from .axes import Axis, log_axis
+from .parts import (
+    LINE,
+    LabelOffset,
+    Line,
+    Name,
+    Values,
+    axis_of,
+    chart,
+    decades,
+    line_names,
+    lines_of,
+    margin,
+    rounded,
+    texts,
+)
 
-WIDTH, HEIGHT, CURVE_HEIGHT = 760, 430, 340  # pixels for which labels are placed; a page may draw wider
+WIDTH, HEIGHT, CURVE_HEIGHT = 760, 430, 340  # pixels of a picture; a page may draw wider
 TONES = tuple(f"@tone{number}" for number in range(1, 7))  # of the data types, by turns
+QUIET = "@quiet"  # of roofs under which no case ran
 MATRIX = "matrix"
 ROOF = re.compile(r"(compute|matrix)/[^/]+")  # keys of roofs; the ways to reach one have a part more
 LABELS = 0.3  # of the width, at the right, for the names of the roofs
+LABEL_WIDTH = 110  # pixels between two labels on one height: most names are shorter
 RATE_MIN = 1.0  # operations or bytes a second: no device has less, and a hostile one would stretch the chart
 NAMED_MAX = 28  # characters of a label
 SIZES_MAX = 9  # sizes named on an axis
@@ -122,7 +138,7 @@ def roofline(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values | None:
     x = log_axis([*(case.flops / case.moved for case in shown), *ridges], WIDTH, after=LABELS)
     lowest = [x.low * memory * 2] if memory else []  # so that the roof of memory begins in the corner, or above it
     y = log_axis([*(case.rate for case in shown), *lowest, *roofs.values()], HEIGHT, down=True)
-    tones, end = _tones(shown, roofs), x.value(x.pixels * (1 - LABELS))
+    tones, end = _tones(cases, roofs), x.value(x.pixels * (1 - LABELS))
     lines, names = [], []
     for key, rate in roofs.items():
         unit, dtype = key.split("/")
@@ -132,11 +148,11 @@ def roofline(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values | None:
     if memory:
         ends = (max(x.low, y.low / memory), max(ridges))
         lines.append(Line(of_memory, tuple((end, end * memory) for end in ends), "@dim", solid=True))
-    where = [(case.flops / case.moved, case.rate) for case in shown]
-    layers = [margin(end, x, y), *lines_of(lines), *named(names, end, x, y)]
+    places = [(case.flops / case.moved, case.rate) for case in shown]
+    layers = [margin(end, x, y), *lines_of(lines), *line_names(names, end, x, y)]
     if memory:
         layers.append(_slope(f"{_said(of_memory)} {units.quantity(memory, unit_of(of_memory))}", lines[-1]))
-    layers += _cases(shown, where, lines, tones, x, y)
+    layers += _cases(shown, places, tones, x, y)
     across = axis_of(x, "operations a byte", {"values": decades(x, end), "format": "~g"})
     return chart(layers, across, axis_of(y, "operations a second", {"values": decades(y), "format": "~s"}), HEIGHT)
 
@@ -156,12 +172,12 @@ def bandwidth(peaks: Peaks, cases: Sequence[ChartPoint]) -> Values | None:
     )
     highs = [rate for _, rate in curve] + [*rates.values()]
     y = log_axis([*highs, *(case.bandwidth for case in shown)], CURVE_HEIGHT, down=True)
-    tones, end = _tones(shown, ()), x.value(x.pixels * (1 - LABELS))
+    tones, end = _tones(cases, ()), x.value(x.pixels * (1 - LABELS))
     lines = [Line(key, ((x.low, rate), (end, rate)), "@dim", solid=False) for key, rate in rates.items()]
     lines.append(Line("copy by size", tuple(curve), "@ink", solid=True))
     names = [Name(rate, f"{_said(key)} {units.quantity(rate, unit_of(key))}", "@dim") for key, rate in rates.items()]
-    where = [(float(case.moved), case.bandwidth) for case in shown]
-    layers = [margin(end, x, y), *lines_of(lines), *named(names, end, x, y), *_cases(shown, where, lines, tones, x, y)]
+    places = [(float(case.moved), case.bandwidth) for case in shown]
+    layers = [margin(end, x, y), *lines_of(lines), *line_names(names, end, x, y), *_cases(shown, places, tones, x, y)]
     ticks = {"values": _sizes(x), "labelExpr": BYTES}
     return chart(
         layers,
@@ -180,7 +196,7 @@ def _tones(cases: Iterable[ChartPoint], roofs: Iterable[str]) -> Mapping[str, st
     used = sorted({case.dtype for case in cases})
     unused = sorted({key.partition("/")[2] for key in roofs} - set(used))
     coloured = dict(zip(used or unused, TONES * (1 + len(used or unused) // len(TONES)), strict=False))
-    return MappingProxyType(dict.fromkeys(unused, "@quiet") | coloured)
+    return MappingProxyType(dict.fromkeys(unused, QUIET) | coloured)
 
 
 def _memory(peaks: Peaks) -> dict[str, float]:
@@ -195,8 +211,8 @@ def _said(key: str) -> str:
 def _slope(text: str, line: Line) -> Values:
     """The name of the roof of memory, on its upper side, where no case can be."""
     (x, y), (x2, y2) = line.places
-    place = {"x": short(x ** (1 / 3) * x2 ** (2 / 3)), "y": short(y ** (1 / 3) * y2 ** (2 / 3)), "text": text}
-    return texts([place], line.colour, LabelPlace(-10, -6, "right"))
+    place = {"x": rounded(x ** (1 / 3) * x2 ** (2 / 3)), "y": rounded(y ** (1 / 3) * y2 ** (2 / 3)), "text": text}
+    return texts([place], line.colour, LabelOffset(-10, -6, "right"))
 
 
 def _sizes(x: Axis) -> list[int]:
@@ -208,27 +224,29 @@ def _sizes(x: Axis) -> list[int]:
 
 def _cases(
     cases: Sequence[ChartPoint],
-    where: Sequence[tuple[float, float]],
-    lines: Sequence[Line],
+    places: Sequence[tuple[float, float]],
     tones: Mapping[str, str],
     x: Axis,
     y: Axis,
 ) -> list[Values]:
-    """The cases as points, and one label for all of a name where there is room for it."""
-    values = [_values(case) | {"x": short(at[0]), "y": short(at[1])} for case, at in zip(cases, where, strict=True)]
-    names: dict[str, list[int]] = {}
-    for index in sorted(range(len(cases)), key=lambda index: (-cases[index].moved, -cases[index].flops)):
-        names.setdefault(cases[index].label, []).append(index)  # of the largest work first: there a ceiling matters
+    """The cases as points, and each name once, beside the case of the largest work: there a ceiling matters.
 
-    def pixel(place: tuple[float, float]) -> tuple[float, float]:
-        return x.at(place[0]), y.at(place[1])
-
-    drawn = [[pixel(place) for place in line.places] for line in lines]
-    by_place: dict[LabelPlace, list[Values]] = {}
-    found = placed([pixel(place) for place in where], names, x.pixels * (1 - LABELS), y.pixels, drawn)
-    for index, (name, place) in found.items():
-        by_place.setdefault(place, []).append({"x": values[index]["x"], "y": values[index]["y"], "text": name})
-    return [_points(cases, values, tones), *(texts(each, "@ink", place) for place, each in by_place.items())]
+    A name too near to one already drawn is left out; pointing at a case shows it.
+    """
+    values = [
+        _values(case) | {"x": rounded(place[0]), "y": rounded(place[1])}
+        for case, place in zip(cases, places, strict=True)
+    ]
+    labels: dict[str, tuple[float, float]] = {}
+    for case, place in sorted(zip(cases, places, strict=True), key=lambda pair: (-pair[0].moved, -pair[0].flops)):
+        clear = all(
+            abs(x.at(place[0]) - x.at(other[0])) > LABEL_WIDTH or abs(y.at(place[1]) - y.at(other[1])) > LINE
+            for other in labels.values()
+        )
+        if clear and case.label not in labels:
+            labels[case.label] = place
+    drawn = [{"x": rounded(place[0]), "y": rounded(place[1]), "text": name} for name, place in labels.items()]
+    return [_points(cases, values, tones), texts(drawn, "@ink", LabelOffset(7, 0, "left"))]
 
 
 def _values(case: ChartPoint) -> Values:
@@ -246,7 +264,8 @@ def _values(case: ChartPoint) -> Values:
 
 
 def _points(cases: Sequence[ChartPoint], values: Sequence[Values], tones: Mapping[str, str]) -> Values:
-    domain = sorted({case.dtype for case in cases})
+    # Of both charts alike, since one below the other they share one scale and one legend.
+    domain = sorted(dtype for dtype, tone in tones.items() if tone != QUIET)
     both = len({case.matrix for case in cases}) > 1
     colour: Values = {"field": "dtype", "scale": {"domain": domain, "range": [tones[name] for name in domain]}}
     shape: Values = {"field": "work", "scale": {"domain": [*SHAPES], "range": [*SHAPES.values()]}}

@@ -63,7 +63,7 @@ def of_change(row: ComparedRow, comparison: Comparison, rounds: RowRounds) -> Va
 def of_implementations(rows: Sequence[ComparedRow | MeasuredRow]) -> Values | None:
     """The times of a case's implementations, with the p10 and p90 of their samples; None where there are no two to compare."""
     found = [(row.implementation, *each) for row in rows for each in _sides(row)]
-    if len({name for name, _, _ in found}) < 2:  # noqa: PLR2004 - one alone is no comparison
+    if len({name for name, _, _ in found}) < 2:
         return None
     factor, unit = scale(times.ns for _, _, times in found)
     bars = []

@@ -60,7 +60,7 @@ def clock_policy(answer: Finished) -> Check:
     """
     should = "the model's own power limit; clocks free, as users of the kernels have them: each launch records them"
     values = [one_line(value) for value in answer.output.decode("utf-8", "replace").split(",")]
-    if answer.status != 0 or len(values) != 3:  # noqa: PLR2004 - what was asked for
+    if answer.status != 0 or len(values) != 3:
         return Check("clock policy", "note", f"cannot be read: {said(answer)}", should, "")
     limit, usual = number(values[0]), number(values[1])
     read = f"power limit {values[0]} W of {values[1]} W, SM up to {values[2]} MHz"

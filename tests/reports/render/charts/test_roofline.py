@@ -1,4 +1,4 @@
-"""The roofline and the bandwidth curve as charts: what stands where, labels that keep off each other, files."""
+"""The roofline and the bandwidth curve as charts: what stands where, labels that leave each other room, files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -18,10 +19,18 @@ from hypothesis import strategies as st
 from evenbench.cli.main import main
 from evenbench.cli.steps.plot import plot_ceilings
 from evenbench.reports.compare.report import measured
-from evenbench.reports.render.charts.labels import CHARACTER, LINE, Axis, log_axis, placed, spread
-from evenbench.reports.render.charts.parts import decades
+from evenbench.reports.render.charts.axes import Axis, log_axis
+from evenbench.reports.render.charts.parts import LINE, decades, spread
 from evenbench.reports.render.charts.picture import coloured, picture, write_plot
-from evenbench.reports.render.charts.roofline import LABELS, ChartPoint, bandwidth, charted, points, roofline
+from evenbench.reports.render.charts.roofline import (
+    LABEL_WIDTH,
+    LABELS,
+    ChartPoint,
+    bandwidth,
+    charted,
+    points,
+    roofline,
+)
 from evenbench.reports.rows.outcome import Report
 from evenbench.reports.rows.roofline import Peaks, peaks_of
 from evenbench.runner.errors import UsageError
@@ -153,48 +162,27 @@ class TestPoints:
         assert points(report(Case("norm/a")), replace(PEAKS, uuid="GPU-2")) == []
 
 
-BOX = st.tuples(st.floats(0, 500), st.floats(0, 300))
-TEXT = st.text("abc_ ", max_size=25)
-
-
 class TestLabels:
-    @given(st.lists(st.tuples(BOX, TEXT), max_size=30))
-    def test_no_label_meets_another_or_leaves_the_chart(self, found: list[tuple[tuple[float, float], str]]) -> None:
-        spots = [spot for spot, _ in found]
-        names: dict[str, list[int]] = {}
-        for index, (_, text) in enumerate(found):
-            names.setdefault(text, []).append(index)
-        boxes = []
-        labelled = placed(spots, names, 500, 300)
-        assert len({name for name, _ in labelled.values()}) == len(labelled)
-        for index, (text, place) in labelled.items():
-            (x, y), wide = spots[index], CHARACTER * len(text)
-            assert found[index][1] == text
-            left = x + place.dx - {"left": 0, "center": wide / 2, "right": wide}[place.align]
-            boxes.append((left, y + place.dy - LINE / 2, left + wide, y + place.dy + LINE / 2))
-        for number, (left, top, right, bottom) in enumerate(boxes):
-            assert left >= 0
-            assert top >= 0
-            assert right <= 500
-            assert bottom <= 300
-            for a, b, c, d in boxes[:number]:
-                assert left >= c or a >= right or top >= d or b >= bottom
+    @given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**12)), max_size=30))
+    def test_labels_on_one_height_are_apart_and_each_name_appears_once(self, work: list[tuple[int, int]]) -> None:
+        cases = [
+            replace(NORM, case=f"ops/n{index % 9}", flops=flops, moved=moved)
+            for index, (flops, moved) in enumerate(work)
+        ]
+        chart = roofline(Peaks("cpu", "", {"compute/float32": 1e13, "memory/copy": 1e12}, ()), cases)
+        assert chart is not None
+        x = Axis(*chart["encoding"]["x"]["scale"]["domain"], pixels=760)
+        y = Axis(*chart["encoding"]["y"]["scale"]["domain"], pixels=430, down=True)
+        drawn = [value for value in values(chart, "text") if re.fullmatch("n[0-9]", value["text"])]
+        assert len({value["text"] for value in drawn}) == len(drawn)
+        assert bool(drawn) == bool(cases)
+        for one, other in combinations(drawn, 2):
+            across = abs(x.at(one["x"]) - x.at(other["x"]))
+            assert across > LABEL_WIDTH - 0.1 or abs(y.at(one["y"]) - y.at(other["y"])) > LINE - 0.1
 
-    def test_a_label_keeps_off_a_line_where_it_can(self) -> None:
-        spots, names = [(100.0, 100.0)], {"name": [0]}
-        _, beside = placed(spots, names, 500, 300)[0]
-        _, above = placed(spots, names, 500, 300, [[(0, 100), (500, 100)]])[0]
-        assert beside.dy == 0
-        assert abs(above.dy) > LINE / 2
-
-    def test_another_point_of_the_name_where_there_is_no_room_beside_the_first(self) -> None:
-        crowd = [(100.0 + x, 100.0 + y) for x in range(-60, 61, 8) for y in range(-30, 31, 8)]
-        spots = [*crowd, (300.0, 200.0)]
-        middle = crowd.index((104.0, 102.0))
-        assert list(placed(spots, {"name": [middle, len(crowd)]}, 500, 300)) == [len(crowd)]
-
-    def test_no_room_no_label(self) -> None:
-        assert placed([(5.0, 5.0)], {"a name that is too long": [0]}, 60, 10) == {}
+    def test_a_name_too_near_to_that_of_a_larger_case_is_left_out(self) -> None:
+        near = replace(NORM, case="norm/near", moved=NORM.moved - 1)
+        assert [text for text in labels(roofline(PEAKS, [near, NORM])) if text in {"rms", "near"}] == ["rms"]
 
     @given(st.lists(st.floats(0, 400), max_size=40))
     def test_names_are_moved_apart_in_their_order(self, positions: list[float]) -> None:
@@ -252,6 +240,16 @@ class TestFiles:
         text = json.dumps(picture(PEAKS, [NORM, GEMM, COPY]))
         assert "@" not in text
         assert "#0072b2" in text
+
+    def test_both_charts_give_a_type_the_same_colour(self) -> None:
+        def scale(chart: Mapping[str, Any] | None) -> Mapping[str, Any]:
+            (layer,) = layers(chart, "point")
+            found: Mapping[str, Any] = layer["encoding"]["color"]["scale"]
+            return found
+
+        expected = {"domain": ["bfloat16", "float32"], "range": ["@tone1", "@tone2"]}
+        cases = [NORM, COPY]  # the copy, of another type, has no place in the roofline
+        assert scale(roofline(PEAKS, cases)) == scale(bandwidth(PEAKS, cases)) == expected
 
     def test_what_is_no_colour_stays(self) -> None:
         assert coloured({"a": ["@ink", "@none", 1, None, "ink"]}, {"ink": "#000000"}) == {

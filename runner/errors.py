@@ -38,7 +38,7 @@ EXIT_INTERRUPTED = 130
 
 
 class EvenbenchError(Exception):
-    """Base of all errors raised on purpose: one line for people, and how to mend it.
+    """Base of all errors raised on purpose: one line for people, and how to fix it.
 
     Args:
         message: what is wrong, in one line.
@@ -137,7 +137,7 @@ class InputsChanged(MeasurementError):
 
 
 class TimerUnavailable(MeasurementError):
-    """The timer that was asked for does not work here; the message names the cause and the mend."""
+    """The requested timer does not work here; the message names the cause and the fix."""
 
     kind = "timer"
 

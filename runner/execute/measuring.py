@@ -86,11 +86,11 @@ def measure(
             log("note: both sides are the same code, so what this shows is how often that is called changed (A/A)")
         words = f"evenbench {request.verb} {' '.join(checkout.label for checkout in checkouts)}"
         held = [] if request.only_texts else [gpu.uuid for gpu in chosen] or [HOST]
-        with machine_locks(held, log, what=words, output=str(request.output), wait=request.wait):
+        with machine_locks(held, log, description=words, output=str(request.output), wait=request.wait):
             notes = [
                 note
                 for gpu in ([] if request.only_texts else _places(chosen))
-                for note in doctor.look_before_run(gpu, found, go_on=request.ignore_unfit)
+                for note in doctor.check_before_run(gpu, found, go_on=request.ignore_unfit)
             ]
             _make_folder(request.output)
             with Writer(request.output, resume=request.resume) as writer:

@@ -1,4 +1,4 @@
-"""The machine: its GPUs, and which of them a run is to use."""
+"""The machine's GPUs, and which of them a run uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..words import count
 
 QUERY_S = 30.0  # nvidia-smi on a machine without persistence mode loads the driver first
 COLUMNS = ("uuid", "name", "driver_version")  # of nvidia-smi, in the order of Gpu's fields
-HIDDEN = "-1"  # in CUDA_VISIBLE_DEVICES: none from here on, as the CUDA guide has it
+HIDDEN = "-1"  # in CUDA_VISIBLE_DEVICES: no GPU from here on, see the CUDA programming guide
 
 
 @dataclass(frozen=True)
@@ -43,81 +43,98 @@ def gpus() -> list[Gpu]:
     return _from_csv(answer.stdout)
 
 
-def choose_gpu(wanted: str | None, found: list[Gpu], visible: str | None) -> Gpu | None:
-    """The GPU to measure on: the one asked for, else the first that is visible; None on a machine without any.
+def choose_gpu(name: str | None, present: list[Gpu], visible: str | None) -> Gpu | None:
+    """The GPU to measure on: the named one, else the first visible one; None on a machine without a GPU.
 
     Args:
-        wanted: ``--gpu``: an index of the driver's order, or a UUID or the beginning of one.
+        name: ``--gpu``: an index in the driver's order, or a UUID or the beginning of one; None: not given.
+        present: all GPUs of the machine.
         visible: CUDA_VISIBLE_DEVICES, where it is set.
 
     Raises:
         UsageError: no such GPU.
     """
-    text = wanted if wanted is not None else (visible or "").split(",")[0].strip()
-    if wanted is None and text == HIDDEN:
+    text = name if name is not None else (visible or "").split(",")[0].strip()
+    if name is None and text == HIDDEN:
         text = ""
-    if not found or (wanted is None and visible is not None and not text):
-        if wanted is not None:
-            raise UsageError(f"--gpu {wanted}: this machine has no NVIDIA GPU that answers")
+    if not present or (name is None and visible is not None and not text):
+        if name is not None:
+            raise UsageError(f"--gpu {name}: this machine has no NVIDIA GPU that answers")
         return None
     if not text:
-        return found[0]
-    matches = [gpu for gpu in found if gpu.uuid.startswith(text)]
-    if re.fullmatch(r"\d{1,3}", text) and int(text) < len(found):
-        matches = [found[int(text)]]
+        return present[0]
+    matches = [gpu for gpu in present if gpu.uuid.startswith(text)]
+    if re.fullmatch(r"\d{1,3}", text) and int(text) < len(present):
+        matches = [present[int(text)]]
     if len(matches) != 1:
-        names = ", ".join(f"{index}: {gpu.name} {gpu.uuid}" for index, gpu in enumerate(found))
-        source = "--gpu" if wanted is not None else "CUDA_VISIBLE_DEVICES"
-        raise UsageError(f"no single GPU is meant by {source} {text}", f"this machine has {names}")
+        names = ", ".join(f"{index}: {gpu.name} {gpu.uuid}" for index, gpu in enumerate(present))
+        source = "--gpu" if name is not None else "CUDA_VISIBLE_DEVICES"
+        raise UsageError(f"{source} {text} does not name one GPU", f"this machine has {names}")
     return matches[0]
 
 
 def refuse_lost(gpu: Gpu | None) -> None:
-    """Raises `UnfitMachine` when the GPU of a run does not answer any more. To be asked where nothing came of a launch."""
-    if gpu is not None and gpu.uuid not in {each.uuid for each in gpus()}:
+    """Raises `UnfitMachine` when a run's GPU no longer answers. Called after a launch that returned nothing."""
+    if gpu is not None and gpu.uuid not in {present.uuid for present in gpus()}:
         raise UnfitMachine(
-            f"{gpu.name} {gpu.uuid} does not answer any more",
-            "evenbench doctor says when it does; then go on with --resume",
+            f"{gpu.name} {gpu.uuid} no longer answers",
+            "run evenbench doctor until it does, then continue with --resume",
         )
 
 
-def choose_gpus(wanted: str, found: list[Gpu], visible: str | None) -> list[Gpu]:
-    """The GPUs of ``--gpus``, in the driver's order of what is visible, or as they are listed.
+def choose_gpus(selection: str, present: list[Gpu], visible: str | None) -> list[Gpu]:
+    """The GPUs of ``--gpus``, in the driver's order of the visible ones, or in the order of the list.
 
     Args:
-        wanted: ``all`` that are visible, how many of them, or a list: indices of the driver's order, UUIDs or the
-            beginnings of some, with commas between them.
+        selection: ``all`` visible ones, how many of them, or a list separated by commas: indices in the driver's order,
+            UUIDs or the beginnings of some.
+        present: all GPUs of the machine.
         visible: CUDA_VISIBLE_DEVICES, where it is set.
 
     Raises:
         UsageError: no such GPUs, or one is named twice.
     """
-    names = [name.strip() for name in wanted.split(",") if name.strip()]
-    number = int(wanted) if re.fullmatch(r"\d{1,3}", wanted) else None
-    if wanted == "all" or number is not None:
-        seen = found if visible is None else _visible(found, visible)
-        if not seen or number == 0 or (number or 0) > len(seen):
-            which = "that is visible and answers" if len(seen) == 1 else "that are visible and answer"
+    number = int(selection) if re.fullmatch(r"\d{1,3}", selection) else None
+    if selection == "all" or number is not None:
+        usable = present if visible is None else _visible(present, visible)
+        if not usable or number == 0 or (number or 0) > len(usable):
             raise UsageError(
-                f"--gpus {wanted}: this machine has {count(len(seen), 'NVIDIA GPU')} {which}",
-                "evenbench doctor says more",
+                f"--gpus {selection}: this machine has {count(len(usable), 'visible NVIDIA GPU')}",
+                "run evenbench doctor for details",
             )
-        return seen if number is None else seen[:number]
-    chosen = [gpu for name in names if (gpu := choose_gpu(name, found, None)) is not None]
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise UsageError(f"--gpus {wanted}: names {'a GPU twice' if chosen else 'no GPU'}", "all, a number, or UUIDs")
+        return usable if number is None else usable[:number]
+    chosen = _named(selection, present)
+    if not chosen:
+        raise UsageError(f"--gpus {selection}: names no GPU", "name all, a number, or UUIDs")
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"--gpus {selection}: names a GPU twice", "name each GPU once")
     return chosen
 
 
-def _visible(found: list[Gpu], visible: str) -> list[Gpu]:
-    """Those of CUDA_VISIBLE_DEVICES; after an index of -1 there are none, as the CUDA guide has it."""
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    names = names[: names.index(HIDDEN)] if HIDDEN in names else names
-    return list(dict.fromkeys(gpu for name in names if (gpu := choose_gpu(None, found, name)) is not None))
+def _named(names: str, present: list[Gpu]) -> list[Gpu]:
+    """The GPUs of a list separated by commas; empty on a machine without a GPU that is named."""
+    chosen = []
+    for name in names.split(","):
+        gpu = choose_gpu(name.strip(), present, None) if name.strip() else None
+        if gpu is not None:
+            chosen.append(gpu)
+    return chosen
+
+
+def _visible(present: list[Gpu], visible: str) -> list[Gpu]:
+    """The GPUs of CUDA_VISIBLE_DEVICES; none from an index of -1 on, see the CUDA programming guide."""
+    gpus_in_order = {}
+    for name in visible.split(","):
+        if name.strip() == HIDDEN:
+            break
+        gpu = choose_gpu(None, present, name.strip()) if name.strip() else None
+        if gpu is not None:
+            gpus_in_order[gpu] = None
+    return list(gpus_in_order)
 
 
 def _from_csv(text: str) -> list[Gpu]:
-    """The GPUs of a table of `COLUMNS`; what else nvidia-smi says, such as that it found none, is no row."""
+    """The GPUs of a table of `COLUMNS`; other lines of nvidia-smi, such as that it found none, are skipped."""
     rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
     return [Gpu(*row) for row in rows if len(row) == len(COLUMNS) and row[0].startswith("GPU-")]
 
@@ -131,7 +148,7 @@ def _from_nvml(nvml: Any) -> list[Gpu]:
         driver = nvml.nvmlSystemGetDriverVersion()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         return [Gpu(nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), driver) for handle in handles]
-    except nvml.NVMLError:  # one that fell off the bus: the order of the others would not be the driver's
+    except nvml.NVMLError:  # a GPU fell off the bus: the order of the others would not be the driver's
         return []
     finally:
         nvml.nvmlShutdown()

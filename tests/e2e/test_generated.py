@@ -167,7 +167,7 @@ def test_texts_are_asked_for_on_a_machine_that_is_not_fit_to_measure(
         raise UnfitMachine("another tenant", "wait")
 
     monkeypatch.chdir(generating.path)
-    monkeypatch.setattr("evenbench.runner.machine.doctor.look_before_run", unfit)
+    monkeypatch.setattr("evenbench.runner.machine.doctor.check_before_run", unfit)
     assert main(["run", "--artifacts-only", "--output", "texts.jsonl"]) == 1  # the texts are new
     assert "2 new" in capsys.readouterr().out
     assert main(["run", "--output", "times.jsonl"]) == UnfitMachine.exit_code

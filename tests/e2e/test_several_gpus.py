@@ -243,7 +243,7 @@ def test_each_gpu_has_a_lock_and_who_holds_it_is_said(bed: Bed) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpus", "3"], "--gpus 3: this machine has 2 NVIDIA GPUs that are visible and answer"),
+        (["--gpus", "3"], "--gpus 3: this machine has 2 visible NVIDIA GPUs that are visible and answer"),
         (["--gpus", "2", "--durations", "x.jsonl"], "--durations x.jsonl: no such file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the doctor says, one `Check` at a time, and where the answers come from: `Probes`."""
+"""One answer of the doctor, `Check`, and where answers come from: `Probes`."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from ...process.bounded import Finished, readable, run_bounded
 from ...timing.host import clock_resolution_ns
 from ..gpus import Gpu, gpus
 
-NAME_WIDTH = 15  # of the longest name, "CUPTI self-test"
-OUTPUT_MAX = 64 << 10  # bytes kept of the end of what a program says
-TEXT_MAX = 300  # characters of it in one check
-NOT_STARTED = 127  # a shell's status for a program that cannot be started
+OUTPUT_MAX = 64 << 10  # bytes kept of the end of a program's output
+TEXT_MAX = 300  # characters of that output in one check
 
 State = Literal["fit", "unfit", "note"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was read, what it should be, and what to do where it is not.
+    """One property of the machine: what was read, what it should be, and how to fix it where it is not.
 
-    `unfit` keeps the machine from measuring; a `note` is worth knowing and does not.
+    An `unfit` check keeps the machine from measuring; a `note` is worth knowing and does not.
     """
 
     name: str
     state: State
     read: str
     should: str
-    mend: str
+    fix: str
 
     def as_dict(self) -> dict[str, str]:
         """The check for JSON."""
@@ -42,17 +40,18 @@ class Check:
 
     def line(self) -> str:
         """The check as one line for a terminal; what it should be only where it is not fit."""
-        line = f"{self.state:<5}  {self.name:<{NAME_WIDTH}}  {self.read}"
+        line = f"{self.state:<5}  {self.name:<15}  {self.read}"  # the longest name is "CUPTI self-test"
         if self.state == "fit":
             return line
-        return f"{line}  ({'; mend: '.join(filter(None, (f'should be {self.should}', self.mend)))})"
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        return f"{line}  (should be {self.should}{fix})"
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Finished:
     try:
         return run_bounded(argv, cwd=Path("/"), environment=environment, timeout_s=timeout_s, keep=OUTPUT_MAX)
     except OSError as error:
-        return Finished(NOT_STARTED, b"", f"{argv[0]}: {error.strerror}".encode(), truncated=False)
+        return Finished(127, b"", f"{argv[0]}: {error.strerror}".encode(), truncated=False)  # 127, as a shell has it
 
 
 def _device_files() -> list[str]:
@@ -72,13 +71,13 @@ def _load() -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class Probes:
-    """Where the answers come from; a test gives its own.
+    """Where the answers come from; tests pass their own.
 
     Attributes:
-        device_files: of NVIDIA GPUs; present even where no driver answers.
-        run: argv, variables and seconds → how the program ended.
-        free_bytes: of a folder, after a write into it; raises OSError where that fails.
-        load: average of the last minute, and the number of CPUs that it is spread over; raises OSError.
+        device_files: those of NVIDIA GPUs; present even where no driver answers.
+        run: runs a program, given its arguments, environment and time limit in seconds.
+        free_bytes: free space of a folder, after a write into it; raises OSError where that fails.
+        load: the load average of the last minute and the number of CPUs; raises OSError.
     """
 
     environ: Mapping[str, str]
@@ -92,8 +91,8 @@ class Probes:
     pause: Callable[[float], None] = time.sleep
 
 
-def said(answer: Finished) -> str:
-    """How a program ended, unless well, and the last line of what it said."""
+def ending_of(answer: Finished) -> str:
+    """How a program ended, where it failed, and the last line of its output."""
     lines = readable(answer.output if answer.status == 0 else answer.errors or answer.output)
     ending = {None: "no answer in time", 0: ""}.get(answer.status, f"status {answer.status}")
     return one_line(": ".join(filter(None, (ending, lines[-1] if lines else "")))) or "no answer"

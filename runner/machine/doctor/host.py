@@ -8,16 +8,15 @@ from pathlib import Path
 
 from ...sides.environments import PYTHON_MIN
 from ...words import count
-from .check import Check, Probes, State, one_line, said
+from .check import Check, Probes, State, ending_of, one_line
 
-GIT_S = 10.0  # `git --version` reads nothing but itself
 FREE_MIN_GIB = 2.0  # copies of two checkouts, their environments, and the compile caches of both
 CLOCK_STEP_MAX_NS = 1_000  # the tsc clock source steps by tens of ns; hpet and acpi_pm by hundreds to thousands
-LOAD_MAX = 0.5  # of a CPU each: beyond it, host timings and launches of short kernels wait for one
+LOAD_MAX = 0.5  # a CPU: beyond it, host timings and launches of short kernels wait for a free one
 
 
 def host_checks(probes: Probes) -> list[Check]:
-    """Whether this host can run a comparison, its GPU apart."""
+    """Whether this host can run a comparison, leaving its GPU aside."""
     return [
         Check(
             "Python",
@@ -35,20 +34,22 @@ def host_checks(probes: Probes) -> list[Check]:
 
 
 def _git(probes: Probes) -> Check:
-    answer = probes.run(["git", "--version"], probes.environ, GIT_S)
+    answer = probes.run(["git", "--version"], probes.environ, 10.0)  # seconds
     state: State = "fit" if answer.status == 0 else "note"
-    return Check("git", state, said(answer), "at hand, for sides that are refs", "install git, or compare directories")
+    return Check(
+        "git", state, ending_of(answer), "installed, for sides that are refs", "install git, or compare directories"
+    )
 
 
 def _folder(name: str, find: Callable[[], Path], elsewhere: str, probes: Probes) -> Check:
-    should, mend = f"writable, {FREE_MIN_GIB:g} GiB free", f"make room, or name another place with {elsewhere}"
+    should, fix = f"writable, {FREE_MIN_GIB:g} GiB free", f"free some space, or choose another folder with {elsewhere}"
     try:
         folder = find()
         free = probes.free_bytes(folder) / (1 << 30)
     except OSError as error:
-        return Check(name, "unfit", f"cannot be written: {one_line(str(error))}", should, mend)
+        return Check(name, "unfit", f"cannot be written: {one_line(str(error))}", should, fix)
     state: State = "fit" if free >= FREE_MIN_GIB else "unfit"
-    return Check(name, state, one_line(f"{folder}: {free:.1f} GiB free"), should, mend)
+    return Check(name, state, one_line(f"{folder}: {free:.1f} GiB free"), should, fix)
 
 
 def _clock(probes: Probes) -> Check:
@@ -57,7 +58,7 @@ def _clock(probes: Probes) -> Check:
         "clock",
         "fit" if step <= CLOCK_STEP_MAX_NS else "unfit",
         f"steps of {step} ns",
-        f"one that steps by at most {CLOCK_STEP_MAX_NS} ns, for the host timer",
+        f"steps of at most {CLOCK_STEP_MAX_NS} ns, for the host timer",
         "choose tsc in /sys/devices/system/clocksource/clocksource0/current_clocksource, as root",
     )
 

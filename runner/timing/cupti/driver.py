@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import TimerUnavailable
 
 LIBRARY = "libcuda.so.1"
-DRIVER_MEND = "check that the NVIDIA driver is loaded and visible in this container, or use --timer cuda-events"
+DRIVER_FIX = "check that the NVIDIA driver is loaded and visible in this container, or use --timer cuda-events"
 
 SPIN = b"spin"
 SPIN_PTX = b"""
@@ -78,7 +78,7 @@ class Spinner:
     def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._cuda, name)(*arguments)
         if status:
-            raise TimerUnavailable(f"the self-test's kernel: {name} gave {self._name_of(status)}", DRIVER_MEND)
+            raise TimerUnavailable(f"the self-test's kernel: {name} gave {self._name_of(status)}", DRIVER_FIX)
 
     def _name_of(self, status: int) -> str:
         text = ctypes.c_char_p()
@@ -129,4 +129,4 @@ def _load() -> Any:
     try:
         return ctypes.CDLL(LIBRARY)
     except OSError as error:
-        raise TimerUnavailable(f"the CUDA driver cannot be loaded: {error}", DRIVER_MEND) from error
+        raise TimerUnavailable(f"the CUDA driver cannot be loaded: {error}", DRIVER_FIX) from error

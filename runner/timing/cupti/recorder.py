@@ -13,7 +13,7 @@ from ...errors import TimerUnavailable
 from ..no_gc import no_collection
 from ..protocol import BUFFER_BYTES
 from .attribution import Records
-from .driver import DRIVER_MEND, profiler_here, torch_profiler_records
+from .driver import DRIVER_FIX, profiler_here, torch_profiler_records
 
 ANY_NUMBER_OF_RECORDS = 0  # most records a buffer may hold; a small number swaps buffers inside the timed call
 FORCED = 1  # flush buffers that are not full as well
@@ -25,14 +25,14 @@ API_CALL = re.compile(r"(?:^|__)cu(?:da|64)?(Launch(?!HostFunc)|GraphLaunch|Memc
 """Calls that reach the device. Some members carry a private prefix (`__cudaLaunchKernel`)."""
 RECORDED_CALLS = frozenset(("Launch", "GraphLaunch"))  # a copy may leave no record: one of no bytes, say
 
-PROFILER_MEND = "CUPTI serves one tool in a process: run without nsys, ncu or torch.profiler"
-MENDS: Mapping[str, str] = {
-    "MULTIPLE_SUBSCRIBERS": PROFILER_MEND,
+PROFILER_FIX = "CUPTI serves one tool in a process: run without nsys, ncu or torch.profiler"
+FIXES: Mapping[str, str] = {
+    "MULTIPLE_SUBSCRIBERS": PROFILER_FIX,
     "PRIVILEGES": "allow profiling to all users (NVreg_RestrictProfilingToAdminUsers=0), or run as root",
-    "NOT_INITIALIZED": DRIVER_MEND,
-    "DRIVER IS NOT FOUND": DRIVER_MEND,
+    "NOT_INITIALIZED": DRIVER_FIX,
+    "DRIVER IS NOT FOUND": DRIVER_FIX,
 }
-OTHER_MEND = "check that cupti-python, nvidia-cuda-cupti and the driver fit each other, or use --timer cuda-events"
+OTHER_FIX = "check that cupti-python, nvidia-cuda-cupti and the driver fit each other, or use --timer cuda-events"
 
 
 class Recorder:
@@ -58,7 +58,7 @@ class Recorder:
     def enable(self, buffer_bytes: int) -> None:
         """Switch the records on; of API calls only those that reach the device, whose records carry the ids."""
         if torch_profiler_records():
-            raise TimerUnavailable("torch.profiler records in this process, and CUPTI serves one tool", PROFILER_MEND)
+            raise TimerUnavailable("torch.profiler records in this process, and CUPTI serves one tool", PROFILER_FIX)
         self._buffer_bytes = buffer_bytes
         try:
             for kind in self._kinds.values():
@@ -101,7 +101,7 @@ class Recorder:
         records, self._records = self._records, Records()
         failure, self._failure = self._failure, None
         if failure is not None:
-            raise TimerUnavailable(f"CUPTI's records cannot be read: {failure!r}", OTHER_MEND) from failure
+            raise TimerUnavailable(f"CUPTI's records cannot be read: {failure!r}", OTHER_FIX) from failure
         records.lost = self._dropped()
         return records
 
@@ -169,11 +169,11 @@ class Recorder:
 
 
 def refusal(what: str, error: Exception) -> TimerUnavailable:
-    """The error for something that CUPTI refused, with its mend, and the profiler that may be why."""
-    word = next((word for word in MENDS if word in str(error).upper()), "")
+    """The error for something that CUPTI refused, with its fix, and the profiler that may be why."""
+    word = next((word for word in FIXES if word in str(error).upper()), "")
     profiler = profiler_here() if word == "MULTIPLE_SUBSCRIBERS" else ""
     message = f"{what}: {error}" + (f"; {profiler} holds it" if profiler else "")
-    return TimerUnavailable(message, MENDS.get(word, OTHER_MEND))
+    return TimerUnavailable(message, FIXES.get(word, OTHER_FIX))
 
 
 @functools.cache

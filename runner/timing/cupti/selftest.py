@@ -21,7 +21,7 @@ from ...words import count
 from ..protocol import BUFFER_BYTES, Segment
 from .attribution import tick_of
 from .driver import driver_version, profiler_here, torch_spinner
-from .timer import OTHER_MEND, CuptiTimer, probe
+from .timer import OTHER_FIX, CuptiTimer, probe
 
 Spin: TypeAlias = Callable[[int], object]
 Facts: TypeAlias = dict[str, float | str | None]
@@ -82,11 +82,11 @@ class Versions:
     cuda_driver: str
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         """What to do where CUPTI does not work: the two that must fit come first."""
         ours, theirs = self.cupti_python.split(".")[:2], self.libcupti.split(".")[:2]
         if not self.cupti_python or not self.libcupti or ours == theirs:
-            return OTHER_MEND
+            return OTHER_FIX
         return (
             f"cupti-python {self.cupti_python} runs with libcupti {self.libcupti}: install nvidia-cuda-cupti "
             f"{'.'.join(ours)}, or use --timer cuda-events"
@@ -101,7 +101,7 @@ class Versions:
         ours, theirs = self.cupti_python.split(".")[0], self.libcupti.split(".")[0]
         if ours and theirs and ours != theirs:
             raise TimerUnavailable(
-                f"cupti-python {self.cupti_python} cannot work with libcupti {self.libcupti}", self.mend
+                f"cupti-python {self.cupti_python} cannot work with libcupti {self.libcupti}", self.fix
             )
 
 
@@ -115,7 +115,7 @@ def verify(
         `cupti_python`, `libcupti`, `cuda_driver`, `profiler` (one that shows, though CUPTI works) and `spent_ms`.
 
     Raises:
-        TimerUnavailable: what was read, and the mend.
+        TimerUnavailable: what was read, and the fix.
     """
     timer = timer or CuptiTimer()
     versions = (read_versions or versions_here)()
@@ -178,9 +178,9 @@ def _facts(reading: SpinReading, began: int) -> Facts:
 
 
 def _unproven(error: MeasurementError, versions: Versions) -> TimerUnavailable:
-    """An error of the self-test. A mend that names no cause, or is meant for a case, gives way to the versions."""
-    known = isinstance(error, TimerUnavailable) and error.hint not in ("", OTHER_MEND)
-    hint = error.hint if known else versions.mend
+    """An error of the self-test. A fix that names no cause, or is meant for a case, gives way to the versions."""
+    known = isinstance(error, TimerUnavailable) and error.hint not in ("", OTHER_FIX)
+    hint = error.hint if known else versions.fix
     return TimerUnavailable(f"the self-test of CUPTI failed: {error.message}", hint)
 
 
@@ -201,7 +201,7 @@ def _prove_drop_counter(timer: CuptiTimer, spin: Spin) -> str:
     raise TimerUnavailable(
         f"a buffer of {TOO_SMALL_BYTES} bytes holds no record, yet CUPTI counted none as dropped, so that losses "
         "would go unseen",
-        OTHER_MEND,
+        OTHER_FIX,
     )
 
 
@@ -222,7 +222,7 @@ def _prove_clock(timer: CuptiTimer, spin: Spin, repeats: int, slope_error: float
                 if not fault:
                     return reading
             spin(RAMP_NS)
-        raise TimerUnavailable(fault, OTHER_MEND)
+        raise TimerUnavailable(fault, OTHER_FIX)
     finally:
         timer.close()
 

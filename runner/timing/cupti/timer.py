@@ -16,9 +16,9 @@ from ...errors import AttributionForged, MeasurementError, NoDeviceWork, TimerUn
 from ..protocol import BUFFER_BYTES, Segment
 from .attribution import FORGED_HINT, Iteration, attribute, tick_of
 from .demangle import readable
-from .recorder import OTHER_MEND, Recorder, recorder_here
+from .recorder import OTHER_FIX, Recorder, recorder_here
 
-__all__ = ["OTHER_MEND", "CuptiTimer", "Recorder", "probe"]
+__all__ = ["OTHER_FIX", "CuptiTimer", "Recorder", "probe"]
 
 ID_BITS = 63  # of 64 unsigned ones, so that they survive any signed detour
 
@@ -124,7 +124,7 @@ class CuptiTimer:
 
 
 def probe(timer: CuptiTimer | None = None, launch: Callable[[], object] | None = None) -> None:
-    """Time one launch the whole way to its record. Raises TimerUnavailable with cause and mend."""
+    """Time one launch the whole way to its record. Raises TimerUnavailable with cause and fix."""
     timer = timer or CuptiTimer()
     launch = launch or _torch_launch()
     timer.open(count_copies=False, buffer_bytes=BUFFER_BYTES)
@@ -134,12 +134,12 @@ def probe(timer: CuptiTimer | None = None, launch: Callable[[], object] | None =
     except TimerUnavailable:
         raise
     except MeasurementError as error:
-        raise TimerUnavailable(f"CUPTI cannot time a launch: {error.message}", OTHER_MEND) from error
+        raise TimerUnavailable(f"CUPTI cannot time a launch: {error.message}", OTHER_FIX) from error
     finally:
         timer.close()
     if segment.rejected or segment.lost:
         why = segment.rejected[0][1] if segment.rejected else f"{segment.lost} of its records were lost"
-        raise TimerUnavailable(f"CUPTI cannot time a launch: {why}", OTHER_MEND)
+        raise TimerUnavailable(f"CUPTI cannot time a launch: {why}", OTHER_FIX)
 
 
 def _torch_synchronize() -> Callable[[], object]:

@@ -174,9 +174,9 @@ class Opened:
         try:
             result = self.bench.reference()
         except Exception as error:
-            mended = classified(error, SetupError)
-            mended.message = f"the reference raised: {mended.message}"
-            raise mended from error
+            failure = classified(error, SetupError)
+            failure.message = f"the reference raised: {mended.message}"
+            raise failure from error
         self.refuse_changed_inputs(before, "the reference")
         return result
 

@@ -8,7 +8,7 @@ from ...errors import TimerUnavailable
 from ...process.channel import Channel
 from ...timing import cache, select
 from ...timing.cupti import selftest
-from ...timing.cupti.timer import OTHER_MEND
+from ...timing.cupti.timer import OTHER_FIX
 from ...timing.protocol import Timer
 
 
@@ -36,7 +36,7 @@ class Instruments:
             self._refused = error
         except Exception as error:  # noqa: BLE001 - such as no memory for a context: it fails cases, not the launch
             text = f"the self-test of CUPTI failed: {type(error).__name__}: {error}"
-            self._refused = TimerUnavailable(text, OTHER_MEND)
+            self._refused = TimerUnavailable(text, OTHER_FIX)
         else:
             tick = facts.get("tick_ns")
             self._tick_ns = tick if isinstance(tick, int) else None

@@ -37,12 +37,12 @@ def test_the_gpu_that_is_meant(wanted: str | None, visible: str | None, meant: G
 @pytest.mark.parametrize(
     ("wanted", "visible", "said"),
     [
-        ("2", None, "no single GPU is meant by --gpu 2"),
-        ("-1", None, "no single GPU is meant by --gpu -1"),
-        ("GPU-6d", None, "no single GPU is meant by --gpu GPU-6d"),
-        ("h200", None, "no single GPU is meant by --gpu h200"),
-        (None, "7", "no single GPU is meant by CUDA_VISIBLE_DEVICES 7"),
-        (None, "MIG-1234", "no single GPU is meant by CUDA_VISIBLE_DEVICES MIG-1234"),
+        ("2", None, "--gpu 2 does not name one GPU"),
+        ("-1", None, "--gpu -1 does not name one GPU"),
+        ("GPU-6d", None, "--gpu GPU-6d does not name one GPU"),
+        ("h200", None, "--gpu h200 does not name one GPU"),
+        (None, "7", "CUDA_VISIBLE_DEVICES 7 does not name one GPU"),
+        (None, "MIG-1234", "CUDA_VISIBLE_DEVICES MIG-1234 does not name one GPU"),
     ],
 )
 def test_no_gpu_or_several_are_meant(wanted: str | None, visible: str | None, said: str) -> None:
@@ -83,16 +83,16 @@ def test_the_gpus_that_are_meant(wanted: str, visible: str | None, meant: list[G
 @pytest.mark.parametrize(
     ("wanted", "visible", "said"),
     [
-        ("3", None, "--gpus 3: this machine has 2 NVIDIA GPUs"),
-        ("0", None, "--gpus 0: this machine has 2 NVIDIA GPUs"),
-        ("2", "1", "--gpus 2: this machine has 1 NVIDIA GPU that is visible and answers"),
-        ("all", "", "--gpus all: this machine has 0 NVIDIA GPUs"),
-        ("all", "7", "no single GPU is meant by CUDA_VISIBLE_DEVICES 7"),
+        ("3", None, "--gpus 3: this machine has 2 visible NVIDIA GPUs"),
+        ("0", None, "--gpus 0: this machine has 2 visible NVIDIA GPUs"),
+        ("2", "1", "--gpus 2: this machine has 1 visible NVIDIA GPU"),
+        ("all", "", "--gpus all: this machine has 0 visible NVIDIA GPUs"),
+        ("all", "7", "CUDA_VISIBLE_DEVICES 7 does not name one GPU"),
         ("", None, "names no GPU"),
         ("0,0", None, "names a GPU twice"),
         ("0,GPU-6d78", None, "names a GPU twice"),
-        ("0,7", None, "no single GPU is meant by --gpu 7"),
-        ("every", None, "no single GPU is meant by --gpu every"),
+        ("0,7", None, "--gpu 7 does not name one GPU"),
+        ("every", None, "--gpu every does not name one GPU"),
     ],
 )
 def test_no_gpus_or_others_are_meant(wanted: str, visible: str | None, said: str) -> None:

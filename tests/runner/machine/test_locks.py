@@ -22,7 +22,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from evenbench.runner.machine.locks import machine_locks
-with machine_locks([sys.argv[1]], print, what="evenbench compare a b", output="/tmp/r.jsonl", folder=Path(sys.argv[2])):
+with machine_locks([sys.argv[1]], print, description="evenbench compare a b", output="/tmp/r.jsonl", folder=Path(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()
     Path(sys.argv[2], "leaving").touch()
@@ -178,7 +178,7 @@ def test_a_link_is_no_lock(tmp_path: Path) -> None:
 
 def test_a_pipe_left_in_the_place_of_a_lock_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(lock_of("host", tmp_path), 0o400)
-    with pytest.raises(UnfitMachine, match="cannot be opened: it is no file of its own"):
+    with pytest.raises(UnfitMachine, match="cannot be opened: it is not a plain file with one name"):
         held(["host"], tmp_path).__enter__()
 
 
@@ -187,7 +187,7 @@ def test_a_hard_link_to_a_file_of_ours_is_not_written(tmp_path: Path) -> None:
     target.write_text("kept")
     target.chmod(0o600)
     lock_of("host", tmp_path).hardlink_to(target)
-    with pytest.raises(UnfitMachine, match="cannot be opened: it is no file of its own"):
+    with pytest.raises(UnfitMachine, match="cannot be opened: it is not a plain file with one name"):
         held(["host"], tmp_path).__enter__()
     assert target.read_text() == "kept"
     assert target.stat().st_mode & 0o777 == 0o600

@@ -62,8 +62,8 @@ def _obtained(options: argparse.Namespace) -> CeilingsEvent:
     key = key_of(gpu, launcher.image)
     if store is not None and not options.refresh and (kept := store.get(key)) is not None:
         return kept
-    with launcher, machine_locks([gpu.uuid if gpu else HOST], say, what="evenbench ceilings"):
-        for note in doctor.look_before_run(gpu, found, go_on=options.ignore_unfit):
+    with launcher, machine_locks([gpu.uuid if gpu else HOST], say, description="evenbench ceilings"):
+        for note in doctor.check_before_run(gpu, found, go_on=options.ignore_unfit):
             say(f"note: {note}")
         say(f"measuring what {key.name} reaches; this takes about a minute")
         event = ceilings_of(gpu, launcher, store, refresh=options.refresh, key=key)

@@ -95,7 +95,7 @@ class Machine:
         monkeypatch.setenv("EVENBENCH_CACHE", str(folder / "kept"))
         monkeypatch.setattr("tempfile.tempdir", None)
         monkeypatch.setattr(ceilings, "gpus", lambda: self.gpus)
-        monkeypatch.setattr("evenbench.runner.machine.doctor.look_before_run", lambda *_, **__: [])
+        monkeypatch.setattr("evenbench.runner.machine.doctor.check_before_run", lambda *_, **__: [])
         monkeypatch.setattr(keys, "max_clocks", lambda _: {})
         monkeypatch.setattr(LocalLauncher, "run_probes", lambda _, *asked: self._run(*asked))
         monkeypatch.setattr("evenbench.runner.ceilings.obtain.probe_here", self._run)
@@ -165,7 +165,7 @@ def test_a_picture_is_drawn_of_it(machine: Machine) -> None:
         (["--results", "x.jsonl", "--plot", "x.svg"], 2, "--results x.jsonl: no such file"),
         (["--plot", "x.jpg"], 2, "neither .svg nor .png"),
         (["--plot", "none/x.svg"], 2, "none/x.svg cannot be written: No such file or directory (hint: name another"),
-        (["--gpu", "9"], 2, "no single GPU is meant"),
+        (["--gpu", "9"], 2, "does not name one GPU"),
     ],
 )
 def test_what_contradicts_itself_is_refused_before_measuring(

@@ -21,7 +21,7 @@ from evenbench.runner.errors import UnfitMachine, UsageError
 from evenbench.runner.execute import measuring
 from evenbench.runner.execute.attempts import Progress
 from evenbench.runner.machine import doctor
-from evenbench.runner.machine.doctor import Check, Probes, examine, look_before_run
+from evenbench.runner.machine.doctor import Check, Probes, check_before_run, examine
 from evenbench.runner.machine.doctor.check import one_line
 from evenbench.runner.machine.doctor.gpu import FIELDS
 from evenbench.runner.machine.gpus import Gpu
@@ -39,7 +39,7 @@ WORKS = (
     {"nvml": "13.580.159.04"},
     {"cupti_error": ""},
     {
-        "proof_error": "",
+        "selftest_error": "",
         "timer": "cupti",
         "constant_ns": "690.0",
         "slope": "1.0003",
@@ -136,7 +136,7 @@ def test_a_quiet_h200_is_fit() -> None:
     assert states(checks, "fit") == [*HOST, "GPU", *STATE, *STACK] == list(checks)
     assert checks["GPU"].read == f"NVIDIA H200, driver 580.159.04, {H200.uuid}"
     assert checks["GPU memory"].read == "0 MiB used"
-    assert checks["clocks"].read == "SM at 1980 of 1980 MHz, held back by nothing but idleness"
+    assert checks["clocks"].read == "SM at 1980 of 1980 MHz, idle"
     assert checks["ECC"].read == "0 uncorrected errors"
     assert checks["torch"].read == f"2.11.0+cu130 on NVIDIA H200; Python 3.12.3 at {sys.executable}"
     assert machine.paused == 2
@@ -160,8 +160,8 @@ def test_a_machine_without_a_gpu_is_fit_for_the_host_timer() -> None:
     assert list(checks) == [*HOST, "GPU", "torch"]
     assert states(checks, "note") == ["GPU"]
     assert not states(checks, "unfit")
-    assert checks["GPU"].read == "none"
-    assert checks["GPU"].should == "an NVIDIA GPU, for cases on one; the host timer needs none"
+    assert checks["GPU"].read == "not found"
+    assert checks["GPU"].should == "an NVIDIA GPU, for cases that run on one; cases on the host need none"
     argv, environment = machine.ran[-1]
     assert not argv[-1].endswith("__main__.py")  # CUPTI is not tried
     assert "CUDA_VISIBLE_DEVICES" not in environment
@@ -170,7 +170,7 @@ def test_a_machine_without_a_gpu_is_fit_for_the_host_timer() -> None:
 def test_a_device_without_a_driver_that_answers_is_unfit() -> None:
     checks = Machine(gpus=(), files=["/dev/nvidia0"]).examined()
     assert states(checks, "unfit") == ["GPU"]
-    assert checks["GPU"].read == "/dev/nvidia0 without a driver that answers"
+    assert checks["GPU"].read == "/dev/nvidia0, but no driver answers"
 
 
 @pytest.mark.parametrize("gpus", [(H200,), ()])
@@ -201,7 +201,7 @@ def test_the_busiest_reading_counts() -> None:
     assert states(checks, "unfit") == STATE[:2]
     assert (checks["GPU memory"].read, checks["GPU use"].read) == ("2000 MiB used", "40 % busy")
     assert checks["GPU use"].should == "at most 5 % busy"
-    assert "--gpu" in checks["GPU use"].mend
+    assert "--gpu" in checks["GPU use"].fix
 
 
 @pytest.mark.parametrize("unread", ["[N/A]", "[Unknown Error]", "", "-1", "nan", "1e3", "٣"])
@@ -229,7 +229,7 @@ def test_a_gpu_whose_state_cannot_be_read_is_unfit(answer: Finished, read: str) 
     assert list(checks) == [*HOST, "GPU", "GPU state", *STACK]
     assert states(checks, "unfit") == ["GPU state"]
     assert checks["GPU state"].read.startswith(f"cannot be read: {read}")
-    assert "--gpus all" in checks["GPU state"].mend
+    assert "--gpus all" in checks["GPU state"].fix
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_the_state_of_the_gpu(changed: dict[str, str], name: str, state: str) ->
 
 def test_clocks_that_are_held_back_are_noted_with_the_reasons() -> None:
     checks = Machine(smi=[quiet(clocks_sm="1200", clocks_throttle_reasons_active="0x0000000000000045")]).examined()
-    assert checks["clocks"].read == "SM at 1200 of 1980 MHz, held back by power cap, temperature (hardware)"
+    assert checks["clocks"].read == "SM at 1200 of 1980 MHz, limited by power cap, temperature (hardware)"
     assert states(checks, "note") == ["clocks"]
 
 
@@ -289,8 +289,8 @@ def test_a_torch_that_does_not_work_is_unfit_and_so_is_cupti(tried: Finished, re
     checks = Machine(tried=tried).examined()
     assert states(checks, "unfit") == ["torch", "CUPTI"]
     assert checks["torch"].read.startswith(f"{read}; Python ")
-    assert checks["torch"].mend
-    assert (checks["CUPTI"].read, checks["CUPTI"].mend) == ("not tried, for want of torch", "make torch work first")
+    assert checks["torch"].fix
+    assert (checks["CUPTI"].read, checks["CUPTI"].fix) == ("not tried: torch does not work", "fix torch first")
 
 
 def test_without_a_gpu_a_missing_torch_is_a_note() -> None:
@@ -305,12 +305,12 @@ def test_an_nvml_that_does_not_answer_is_a_note() -> None:
     ).examined()
     assert states(checks, "note") == ["NVML"]
     assert checks["NVML"].read == "ModuleNotFoundError: No module named 'pynvml'"
-    assert "nvidia-ml-py" in checks["NVML"].mend
+    assert "nvidia-ml-py" in checks["NVML"].fix
 
 
 def before_run(machine: Machine, **options: Any) -> list[str]:
     gpu = machine.gpus[0] if machine.gpus else None
-    return look_before_run(gpu, machine.gpus, machine.probes(), **options)
+    return check_before_run(gpu, machine.gpus, machine.probes(), **options)
 
 
 def test_the_self_test_is_told_with_what_it_read() -> None:
@@ -321,22 +321,22 @@ def test_the_self_test_is_told_with_what_it_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "read", "mend"),
+    ("said", "state", "read", "fix"),
     [
-        ({"proof_error": "kernels read wrong", "proof_mend": "mend it"}, "unfit", "kernels read wrong", "mend it"),
+        ({"selftest_error": "kernels read wrong", "selftest_fix": "fix it"}, "unfit", "kernels read wrong", "fix it"),
         (
-            {"proof_error": "", "slope": "1.0", "profiler": "Nsight"},
+            {"selftest_error": "", "slope": "1.0", "profiler": "Nsight"},
             "note",
             "slope 1.0; another profiler: Nsight",
             "end the",
         ),
-        ({"proof_error": "", "drop_counter": "unreadable"}, "note", "drop counter unreadable", "cupti-python"),
+        ({"selftest_error": "", "drop_counter": "unreadable"}, "note", "drop counter unreadable", "cupti-python"),
     ],
 )
-def test_a_self_test_that_fails_or_doubts(said: dict[str, str], state: str, read: str, mend: str) -> None:
+def test_a_self_test_that_fails_or_doubts(said: dict[str, str], state: str, read: str, fix: str) -> None:
     check = Machine(tried=trial(*WORKS[:5], said)).examined()["CUPTI self-test"]
     assert (check.state, check.read) == (state, read)
-    assert mend in check.mend
+    assert fix in check.fix
 
 
 def test_a_self_test_that_takes_its_process_down() -> None:
@@ -384,7 +384,7 @@ def test_a_run_on_an_unfit_gpu_ends_before_it_begins(answer: str, read: str) -> 
     assert said.startswith(f"measured although unfit: {read}")
 
 
-def test_several_things_that_are_not_fit_are_one_line_with_each_mend_once() -> None:
+def test_several_things_that_are_not_fit_are_one_line_with_each_fix_once() -> None:
     with pytest.raises(UnfitMachine) as caught:
         before_run(Machine(smi=[quiet(utilization_gpu="40", memory_used="9000", compute_mode="Prohibited")]))
     assert [part.partition(":")[0] for part in caught.value.message.split(": ", 1)[1].split("; ")] == [
@@ -392,7 +392,7 @@ def test_several_things_that_are_not_fit_are_one_line_with_each_mend_once() -> N
         "GPU use",
         "compute mode",
     ]
-    assert caught.value.hint.count("end what else uses this GPU") == 1
+    assert caught.value.hint.count("end other programs that use this GPU") == 1
     assert "nvidia-smi -c DEFAULT" in caught.value.hint
 
 
@@ -421,22 +421,22 @@ def test_a_run_on_an_unfit_machine_leaves_nothing(tmp_path: Path, monkeypatch: p
 def test_ignored_unfitness_stands_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = run_on(Machine(gpus=(), files=["/dev/nvidia0"]), tmp_path, monkeypatch, ignore_unfit=True)
     (note,) = measured(load_files([output])).facts.notes
-    assert note.startswith("head: measured although unfit: GPU: /dev/nvidia0 without a driver that answers")
+    assert note.startswith("head: measured although unfit: GPU: /dev/nvidia0, but no driver answers")
 
 
 def test_a_driver_that_does_not_answer_ends_a_run_too() -> None:
     machine = Machine(gpus=(), files=["/dev/nvidia0"])
-    with pytest.raises(UnfitMachine, match="/dev/nvidia0 without a driver that answers"):
+    with pytest.raises(UnfitMachine, match="/dev/nvidia0, but no driver answers"):
         before_run(machine)
     assert machine.paused == 0
 
 
 def test_cupti_fails_with_its_mend() -> None:
-    failure = {"cupti_error": "CUPTI will not record:\nprivileges", "cupti_mend": "run as root"}
+    failure = {"cupti_error": "CUPTI will not record:\nprivileges", "cupti_fix": "run as root"}
     checks = Machine(tried=trial(*WORKS[:3], failure)).examined()
     assert states(checks, "unfit") == ["CUPTI"]
     assert checks["CUPTI"].line() == (
-        "unfit  CUPTI            CUPTI will not record: privileges  (should be able to record as this user; mend: run as root)"
+        "unfit  CUPTI            CUPTI will not record: privileges  (should be able to record as this user; fix: run as root)"
     )
 
 
@@ -446,7 +446,7 @@ def test_cupti_takes_its_process_down() -> None:
     assert checks["CUPTI"].read == (
         "the process that tried it died: status -11: Fatal Python error: Segmentation fault"
     )
-    assert "cupti-python" in checks["CUPTI"].mend
+    assert "cupti-python" in checks["CUPTI"].fix
 
 
 def test_what_torch_prints_in_between_is_no_answer() -> None:
@@ -493,16 +493,16 @@ def test_the_shape_of_the_json() -> None:
     texts = [check.as_dict() for check in Machine(smi=[ended(status=9)], load=(99, 2)).examined().values()]
     assert json.loads(json.dumps(texts)) == texts
     for text in texts:
-        assert list(text) == ["name", "state", "read", "should", "mend"]
+        assert list(text) == ["name", "state", "read", "should", "fix"]
         assert all(isinstance(value, str) for value in text.values())
         assert text["state"] in {"fit", "unfit", "note"}
-        assert text["mend"] or text["state"] != "unfit"
+        assert text["fix"] or text["state"] != "unfit"
 
 
 def test_lines_are_aligned_and_name_the_mend_only_where_one_is_needed() -> None:
     assert Check("GPU", "fit", "x", "y", "z").line() == "fit    GPU              x"
     assert Check("results folder", "note", "x", "y", "").line() == "note   results folder   x  (should be y)"
-    assert Check("MIG", "unfit", "x", "y", "z").line() == "unfit  MIG              x  (should be y; mend: z)"
+    assert Check("MIG", "unfit", "x", "y", "z").line() == "unfit  MIG              x  (should be y; fix: z)"
     assert one_line("a\x1b[2J\n\tb\u202e  c") == "a [2J b c"
     assert len(one_line("x" * 10_000)) == 300
 
@@ -568,7 +568,7 @@ def test_the_trial_reaches_cupti_through_the_code_of_launches(tmp_path: Path) ->
     checks = tried_for_real(tmp_path)
     assert checks["torch"].read.startswith("9.9 on Pretended; Python ")
     assert checks["CUPTI"].read == "cupti-python cannot be loaded: libcupti.so.13 is missing"
-    assert "evenbench[cuda]" in checks["CUPTI"].mend
+    assert "evenbench[cuda]" in checks["CUPTI"].fix
     assert "torch" not in sys.modules or sys.modules["torch"].__version__ != "9.9"
 
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from evenbench.cli.main import main
 from evenbench.runner.errors import UsageError
-from evenbench.runner.machine.doctor import Check, Host, Probes, examine_host, hosting
-from evenbench.runner.machine.doctor import hosting_engine as engines
-from evenbench.runner.machine.doctor import hosting_gpu as gpus
-from evenbench.runner.machine.doctor import hosting_runner as runners
-from evenbench.runner.machine.doctor.hosting_runner import Hook, User
+from evenbench.runner.machine.doctor import Check, Host, Probes, examine_host
+from evenbench.runner.machine.doctor.hosting import engine as engines
+from evenbench.runner.machine.doctor.hosting import examine as hosting
+from evenbench.runner.machine.doctor.hosting import gpu as gpus
+from evenbench.runner.machine.doctor.hosting import runner as runners
+from evenbench.runner.machine.doctor.hosting.runner import Hook, User
 from evenbench.runner.machine.gpus import Gpu
 from evenbench.runner.process.bounded import Finished
 from evenbench.runner.sides.checkouts import owned_prefix
@@ -194,7 +195,7 @@ def test_a_machine_that_nobody_prepared(tmp_path: Path) -> None:
     assert states(checks, "note") == ["ephemeral"]  # it takes no job yet
     assert not any(command.startswith(engines.ENGINES) for command in box.asked)
     for check in checks.values():
-        assert check.mend or check.state == "fit"
+        assert check.fix or check.state == "fit"
 
 
 def test_a_machine_without_a_gpu_is_asked_nothing_of_one(hooked: Box) -> None:
@@ -298,7 +299,7 @@ def test_the_driver_must_run_cuda_13(version: str, state: str) -> None:
     ],
 )
 def test_a_runner_wants_the_gpu_for_itself(mode: str, before: Any, after: str) -> None:
-    assert gpus.exclusive(Check("compute mode", before, mode, "Default", "mend")).state == after
+    assert gpus.exclusive(Check("compute mode", before, mode, "Default", "fix")).state == after
 
 
 def test_each_other_process_on_the_gpu_is_named() -> None:
@@ -323,7 +324,7 @@ def test_each_other_process_on_the_gpu_is_named() -> None:
 def test_clocks_are_told_and_never_demanded(answer: str, state: str) -> None:
     check = gpus.clock_policy(ended(f"{answer}\n"))
     assert check.state == state
-    assert "each launch records them" in check.should
+    assert "free clocks" in check.should
 
 
 @pytest.mark.parametrize(
@@ -331,8 +332,8 @@ def test_clocks_are_told_and_never_demanded(answer: str, state: str) -> None:
     [
         ("RmProfilingAdminOnly: 1\n", "fit", "for administrators only"),
         ("A: 1\nRmProfilingAdminOnly: 0\nB: 1\n", "note", "for every user"),
-        ("XRmProfilingAdminOnly: 0\n", "note", "who may read them is not told"),
-        (None, "note", "who may read them is not told"),
+        ("XRmProfilingAdminOnly: 0\n", "note", "who may read them is not reported"),
+        (None, "note", "who may read them is not reported"),
     ],
 )
 def test_counters_may_stay_closed(text: str | None, state: str, read: str) -> None:
@@ -411,7 +412,7 @@ def test_what_engines_tell_of_themselves(name: str, info: Any, other: dict[str, 
 
 def test_what_a_rooted_engine_means_is_said() -> None:
     read = judged("docker", docker_info())["engine rights"].read
-    assert read == "root's, and this user may ask for anything: it is as good as root"
+    assert read == "runs as root, and this user may request anything of it: as good as root"
 
 
 def test_the_store_of_the_engine_needs_room() -> None:
@@ -581,9 +582,9 @@ def test_credentials_in_the_environment_are_named_and_not_told() -> None:
     [
         (JIT_FILE, "fit", "box-0"),
         ('\ufeff{"agentId": 7, "agentName": "box", "ephemeral": true}', "fit", "box"),  # as config.sh writes it
-        ('{"agentName": "box", "ephemeral": false}', "unfit", "box takes one job after the other"),
-        ('{"agentName": "box"}', "unfit", "box takes one job after the other"),
-        ("{}", "unfit", "a runner takes one job after the other"),
+        ('{"agentName": "box", "ephemeral": false}', "unfit", "box runs one job after another"),
+        ('{"agentName": "box"}', "unfit", "box runs one job after another"),
+        ("{}", "unfit", "a runner runs one job after another"),
         ("[]", "unfit", "/r/.runner cannot be read"),
         ("[" * 100_000, "unfit", "/r/.runner cannot be read"),
         ("", "unfit", "/r/.runner cannot be read"),
@@ -607,11 +608,11 @@ WELL = Hook(runners.HOOKS[0], "/usr/local/lib/evenbench/job-started.sh", there=T
     [
         (WELL, ""),
         (Hook("A", ""), "A: not set"),
-        (Hook("A", "started.sh"), "A: started.sh is no absolute path"),
-        (Hook("A", "/x/started", there=True, executable=True), "A: /x/started: GitHub's runner tells the shell"),
-        (Hook("A", "/x/a.sh"), "A: /x/a.sh is not there"),
+        (Hook("A", "started.sh"), "A: started.sh is not an absolute path"),
+        (Hook("A", "/x/started", there=True, executable=True), "A: /x/started: GitHub's runner chooses the shell"),
+        (Hook("A", "/x/a.sh"), "A: /x/a.sh does not exist"),
         (Hook("A", "/x/a.sh", there=True), "A: /x/a.sh cannot be executed"),
-        (Hook("A", "/r/a.sh", there=True, executable=True), "A: /r/a.sh lies in the runner's own folder"),
+        (Hook("A", "/r/a.sh", there=True, executable=True), "A: /r/a.sh is in the runner's own folder"),
         (Hook("A", "/x/a.sh", there=True, executable=True, replaceable=True), "A: /x/a.sh can be changed by this user"),
     ],
 )
@@ -626,7 +627,7 @@ def test_hooks_are_looked_at_where_they_are(hooked: Box, monkeypatch: pytest.Mon
     started.chmod(0o644)
     assert hooked.examined()["job hooks"].read == f"{runners.HOOKS[0]}: {started} cannot be executed"
     started.unlink()
-    assert hooked.examined()["job hooks"].read == f"{runners.HOOKS[0]}: {started} is not there"
+    assert hooked.examined()["job hooks"].read == f"{runners.HOOKS[0]}: {started} does not exist"
     target = hooked.write("hooks/elsewhere/real.sh", "")
     target.chmod(0o755)
     started.symlink_to(target)
@@ -642,7 +643,7 @@ def test_hooks_are_looked_at_where_they_are(hooked: Box, monkeypatch: pytest.Mon
     [(ended("yes\n"), "fit"), (ended("no\n"), "note"), (ended("maybe\n"), "note"), (ended(status=127), "note")],
 )
 def test_the_clock_follows_a_time_server(answer: Finished, state: str) -> None:
-    assert runners.time_in_step(answer).state == state
+    assert runners.clock_sync(answer).state == state
 
 
 # ----------------------------------------------------------------------------------------------------------- the command

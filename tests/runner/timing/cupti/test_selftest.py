@@ -28,7 +28,7 @@ from evenbench.runner.timing.cupti.selftest import (
     spelled,
     verify,
 )
-from evenbench.runner.timing.cupti.timer import OTHER_MEND, CuptiTimer
+from evenbench.runner.timing.cupti.timer import OTHER_FIX, CuptiTimer
 from evenbench.runner.timing.protocol import BUFFER_BYTES
 from evenbench.runner.worker.launch.instruments import Instruments
 from tests.runner.timing.cupti.test_timer import CuptiError, FakeCupti
@@ -208,8 +208,8 @@ def test_only_another_major_version_is_known_to_break(ours: str, theirs: str, br
 
 
 def test_a_mend_names_versions_only_where_they_differ() -> None:
-    assert FITTING.mend == Versions("", "13.0.1", "").mend == OTHER_MEND
-    assert "install nvidia-cuda-cupti 13.4" in SKEWED.mend
+    assert FITTING.fix == Versions("", "13.0.1", "").fix == OTHER_FIX
+    assert "install nvidia-cuda-cupti 13.4" in SKEWED.fix
 
 
 @pytest.mark.parametrize(("counted", "text"), [(130_401, "13.4.1"), (130_001, "13.0.1"), (28, ""), (0, "")])
@@ -331,7 +331,7 @@ def test_the_drivers_version_is_spelled_out() -> None:
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Both forms of the self-test fail, in turn by our error and by a foreign one."""
-    errors: list[Exception] = [TimerUnavailable("no records", "mend it"), MemoryError("no context")]
+    errors: list[Exception] = [TimerUnavailable("no records", "fix it"), MemoryError("no context")]
     asked: list[str] = []
 
     def fails(name: str) -> Callable[[], None]:
@@ -349,7 +349,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_failed_self_test_meets_whoever_asks_for_the_timer(refusing: list[str]) -> None:
     instruments = Instruments()
     instruments.refuse_unproven()
-    assert instruments.prove_cupti(thorough=True) == {"timer": "cupti", "error": "no records (hint: mend it)"}
+    assert instruments.prove_cupti(thorough=True) == {"timer": "cupti", "error": "no records (hint: fix it)"}
     with pytest.raises(TimerUnavailable, match="no records"):
         instruments.timer("cupti", 1)
     with pytest.raises(TimerUnavailable, match="no records"):

@@ -1,7 +1,7 @@
-"""Can this machine be GitHub's runner for code of pull requests: `evenbench doctor --host`.
+"""Reads what a GitHub runner for code of pull requests depends on, for the checks beside this module.
 
-What is read here, `hosting_gpu`, `hosting_engine` and `hosting_runner` judge. All is read as the user, and in the
-environment, that it is started in: that of the runner's service, or it says nothing. docs/runner.md tells how.
+Everything is read as the user, and in the environment, in which it is started: those of the runner's service, or the
+answers mean nothing. docs/runner.md shows how.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...process.bounded import Finished
-from ...sides.checkouts import is_stale, stale_folders
-from ..gpus import Gpu, choose_gpu
-from . import hosting_engine as engines
-from . import hosting_gpu as gpus
-from . import hosting_runner as runners
-from .check import Check, Probes
-from .gpu import gpu_checks
-from .host import host_checks
+from ....process.bounded import Finished
+from ....sides.checkouts import is_stale, stale_folders
+from ...gpus import Gpu, choose_gpu
+from ..check import Check, Probes
+from ..gpu import gpu_checks
+from ..host import host_checks
+from . import engine as engines
+from . import gpu as gpus
+from . import runner as runners
 
 FILE_MAX = 4 << 20  # bytes read of a file; a CDI specification of eight GPUs has some 100 kB
 CDI_FOLDERS = ("etc/cdi", "run/cdi")  # written by hand, and by NVIDIA's nvidia-cdi-refresh.service
-ASK_S = 20.0  # an engine that has just started reads its whole store first
 
 
 def _this_user() -> runners.User:
@@ -51,10 +50,10 @@ def _room(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Host:
-    """Where the answers come from, beside the doctor's `Probes`; a test gives its own.
+    """Where the answers come from, beside the doctor's `Probes`; tests pass their own.
 
     Attributes:
-        user: who asks.
+        user: whose rights and home are checked.
         room: free bytes of a folder, which need not be writable; raises OSError.
         root: where ``/proc``, ``/etc`` and ``/run`` are.
     """
@@ -65,17 +64,17 @@ class Host:
     root: Path = Path("/")
 
     def ask(self, *command: str) -> Finished:
-        """How a program ended, and what it said."""
-        return self.probes.run(command, self.probes.environ, ASK_S)
+        """How a program ended, and its output."""
+        return self.probes.run(command, self.probes.environ, 20.0)  # seconds: a new engine reads its store first
 
 
 def examine_host(gpu: str | None, folder: Path, host: Host | None = None) -> list[Check]:
-    """Look at all that a runner stands on. torch and CUPTI are in the image, whose own doctor looks at them.
+    """Check everything that a runner depends on. torch and CUPTI are in the image, whose own doctor checks them.
 
     Args:
-        gpu: ``--gpu``, as for the doctor; None for the first visible.
-        folder: of GitHub's runner.
-        host: where answers come from; this machine if left out.
+        gpu: ``--gpu``, as for the doctor; None: the first visible GPU.
+        folder: the folder of GitHub's runner.
+        host: where answers come from; default: this machine.
 
     Raises:
         UsageError: no such GPU.
@@ -84,13 +83,13 @@ def examine_host(gpu: str | None, folder: Path, host: Host | None = None) -> lis
     # GitHub's runner puts the lines of .env over the environment of its service, without quotes or comments.
     lines = (line.partition("=") for line in (_text(folder / ".env") or "").splitlines())
     settings = {**host.probes.environ, **{name: value for name, equals, value in lines if name and equals}}
-    found = host.probes.gpus()
-    chosen = choose_gpu(gpu, found, settings.get("CUDA_VISIBLE_DEVICES"))
+    present = host.probes.gpus()
+    chosen = choose_gpu(gpu, present, settings.get("CUDA_VISIBLE_DEVICES"))
     return [
         *host_checks(host.probes),
-        runners.time_in_step(host.ask("timedatectl", "show", "--property=NTPSynchronized", "--value")),
+        runners.clock_sync(host.ask("timedatectl", "show", "--property=NTPSynchronized", "--value")),
         *(gpus.exclusive(check) if check.name == "compute mode" else check
-          for check in gpu_checks(chosen, found, host.probes)),
+          for check in gpu_checks(chosen, present, host.probes)),
         *(_gpu(chosen, host) if chosen else ()),
         *_containers(chosen, settings, host),
         *_runner(folder, settings, host),
@@ -121,16 +120,16 @@ def _containers(gpu: Gpu | None, settings: Mapping[str, str], host: Host) -> lis
     if gpu is not None and name == "podman":
         checks.append(engines.cdi(_cdi_specs(host.root), gpu.uuid, gpu.driver))
     if engine is not None:
-        listed = {what: host.ask(name, *words) for what, words in engines.LISTS.items()}
+        listed = {kind: host.ask(name, *words) for kind, words in engines.LISTS.items()}
         checks.append(engines.leftovers(listed, folders, is_stale))
     return checks
 
 
 def _stale(host: Host) -> list[str]:
-    """Folders of killed runs of this user; those of another one are another runner's to sweep."""
+    """Folders of this user's killed runs; those of another user are for another runner to sweep."""
     try:
-        found = stale_folders(Path(host.probes.temporary()))
-        return [path.name for path in found if path.stat().st_uid == host.user().uid]
+        folders = stale_folders(Path(host.probes.temporary()))
+        return [path.name for path in folders if path.stat().st_uid == host.user().uid]
     except OSError:
         return []
 
@@ -143,9 +142,13 @@ def _free(engine: engines.Engine | None, host: Host) -> int | None:
 
 
 def _cdi_specs(root: Path) -> dict[str, str]:
-    paths = [path for folder in CDI_FOLDERS for path in sorted((root / folder).glob("*"))]
-    kept = [path for path in paths if path.suffix in {".yaml", ".json"}]
-    return {f"/{path.relative_to(root)}": text for path in kept if (text := _text(path)) is not None}
+    specs = {}
+    for folder in CDI_FOLDERS:
+        for path in sorted((root / folder).glob("*")):
+            text = _text(path) if path.suffix in {".yaml", ".json"} else None
+            if text is not None:
+                specs[f"/{path.relative_to(root)}"] = text
+    return specs
 
 
 def _runner(folder: Path, settings: Mapping[str, str], host: Host) -> list[Check]:
@@ -159,28 +162,31 @@ def _runner(folder: Path, settings: Mapping[str, str], host: Host) -> list[Check
 
 
 def _credential_files(home: Path) -> list[str]:
-    found = [path for pattern in runners.CREDENTIAL_FILES for path in sorted(home.glob(pattern)) if path.is_file()]
-    names = [(path, path.relative_to(home).as_posix()) for path in found]
-    return [f"~/{name}" for path, name in names if runners.WITHOUT_SECRETS.get(name, "") in (_text(path) or "")]
+    names = []
+    for pattern in runners.CREDENTIAL_FILES:
+        for path in sorted(home.glob(pattern)):
+            name = path.relative_to(home).as_posix()
+            if path.is_file() and runners.WITHOUT_SECRETS.get(name, "") in (_text(path) or ""):
+                names.append(f"~/{name}")
+    return names
 
 
 def _hook(variable: str, path: str) -> runners.Hook:
     if not path.startswith("/"):
         return runners.Hook(variable, path)
     script = Path(path)
+    places = {script, *script.parents, script.resolve(), *script.resolve().parents}
     return runners.Hook(
         variable,
         path,
         there=script.is_file(),
         executable=os.access(script, os.X_OK),
-        replaceable=any(
-            os.access(place, os.W_OK) for each in (script, script.resolve()) for place in (each, *each.parents)
-        ),
+        replaceable=any(os.access(place, os.W_OK) for place in places),
     )
 
 
 def _text(path: Path) -> str | None:
-    """The beginning of a file; None where it cannot be read, or is a pipe, which would be waited for."""
+    """The beginning of a file; None where it cannot be read, or is a pipe, on which a read would wait."""
     try:
         if not path.is_file():
             return None

@@ -1,6 +1,6 @@
 """Checks of the containers in which code of pull requests runs: engine, its rights and limits, GPU access, leftovers.
 
-All pure: from what engine and toolkit answered to what it means.
+All pure: from the answers of engine and toolkit to checks.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
-from ...launchers.host_settings import IMAGE, IMAGES, LAUNCHER, HostSettings
-from ...launchers.sandbox import LABEL
-from ...process.bounded import Finished, readable
-from .check import Check, State, one_line, said
+from ....errors import UsageError
+from ....launchers.host_settings import IMAGE, IMAGES, LAUNCHER, HostSettings
+from ....launchers.sandbox import LABEL
+from ....process.bounded import Finished, readable
+from ..check import Check, State, ending_of, one_line
 
 ENGINES = ("docker", "podman")
 STORE_MIN_GIB = 20.0  # the image unpacked, and for each side a copy, its environment and its compile caches
@@ -37,10 +37,10 @@ LISTS: Mapping[str, Sequence[str]] = {  # what may be left over → how an engin
 
 @dataclass(frozen=True)
 class Engine:
-    """What an engine told of itself.
+    """What an engine reports of itself.
 
     `rootless`: it runs with a user's rights; `remapped`: root of a container is another user outside. `missing`: the
-    limits of `NEEDED_LIMITS` that it cannot set. `seccomp`: it keeps system calls from containers.
+    limits of `NEEDED_LIMITS` that it cannot set. `seccomp`: it filters the system calls of containers.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Engine:
 
 
 def read_engine(name: str, answer: Finished) -> Engine | None:
-    """What ``docker info`` or ``podman info`` answered as JSON; None where that is no answer of an engine."""
+    """The answer of ``docker info`` or ``podman info`` as JSON; None where no engine answered."""
     try:
         info: Any = json.loads(answer.output)
         if answer.status != 0 or info.get("ServerErrors"):
@@ -67,7 +67,7 @@ def _podman(info: Any) -> Engine:
     host, security = info["host"], info["host"]["security"]
     missing = tuple(limit for limit in NEEDED_LIMITS if limit not in host["cgroupControllers"])
     if security["rootless"] and host["cgroupVersion"] != "v2":
-        missing = NEEDED_LIMITS  # accepted, and not kept
+        missing = NEEDED_LIMITS  # accepted, but not enforced
     return Engine(
         "podman",
         one_line(str(info["version"]["Version"])),
@@ -94,51 +94,49 @@ def _docker(info: Any) -> Engine:
 
 
 def launcher(settings: Mapping[str, str]) -> Check:
-    """Whether launches start in containers, by the setting of the host."""
-    should = (
-        f"one of {', '.join(ENGINES)}: else code of pull requests runs as this user, with what it can read and reach"
-    )
-    mend = f"{LAUNCHER}=podman in the runner's settings"
+    """Whether the host's settings start launches in containers."""
+    should = f"one of {', '.join(ENGINES)}: otherwise code of pull requests runs as this user, with everything it can read and reach"
+    fix = f"{LAUNCHER}=podman in the runner's settings"
     try:
         chosen = HostSettings.read(settings).launcher
     except UsageError as error:
-        return Check("launcher", "unfit", one_line(error.message), should, mend)
-    return Check("launcher", "fit" if chosen in ENGINES else "unfit", chosen or "not set", should, mend)
+        return Check("launcher", "unfit", one_line(error.message), should, fix)
+    return Check("launcher", "fit" if chosen in ENGINES else "unfit", chosen or "not set", should, fix)
 
 
 def images(settings: Mapping[str, str]) -> Check:
-    """Whether the host says which images may be run, so that no suites.yaml of a base can bring its own."""
+    """Whether the host restricts which images may run, so that no suites.yaml of a base can bring its own."""
     should = f"images in {IMAGE} and {IMAGES}, by digest or down to their owner"
-    mend = f"{IMAGES}=ghcr.io/OWNER/ in the runner's settings"
-    default, *others = settings.get(IMAGE, "").strip(), *settings.get(IMAGES, "").replace(",", " ").split()
-    listed = [*filter(None, [default]), *others]
+    fix = f"{IMAGES}=ghcr.io/OWNER/ in the runner's settings"
+    default, *prefixes = settings.get(IMAGE, "").strip(), *settings.get(IMAGES, "").replace(",", " ").split()
+    listed = [*filter(None, [default]), *prefixes]
     if not listed:
-        return Check("images", "unfit", "none is allowed", should, mend)
-    broad = [entry for entry in others if re.fullmatch(r"[^/]*/+", entry)]
+        return Check("images", "unfit", "no image is allowed", should, fix)
+    broad = [entry for entry in prefixes if re.fullmatch(r"[^/]*/+", entry)]
     moving = [
         entry for entry in listed if "@sha256:" not in entry and (entry == default or ":" in entry.split("/")[-1])
     ]
     if broad:
-        return Check("images", "unfit", one_line(f"{', '.join(broad)}: a whole registry"), should, mend)
+        return Check("images", "unfit", one_line(f"{', '.join(broad)}: a whole registry"), should, fix)
     if moving:
         return Check(
-            "images", "note", one_line(f"{', '.join(moving)}: not by digest, so what it holds may change"), should, mend
+            "images", "note", one_line(f"{', '.join(moving)}: not by digest, so its contents may change"), should, fix
         )
-    return Check("images", "fit", one_line(", ".join(listed)), should, mend)
+    return Check("images", "fit", one_line(", ".join(listed)), should, fix)
 
 
 def engine_checks(name: str, engine: Engine | None, answer: Finished, free_bytes: int | None) -> list[Check]:
-    """Whether the engine answers this user, what an escape would be worth, and whether its limits hold.
+    """Whether the engine answers this user, what an escape would gain, and whether its limits are enforced.
 
     Args:
-        engine: what it told; None where it did not.
+        engine: what it reports; None where it does not answer.
         answer: from which that was read.
-        free_bytes: where it keeps images and volumes; None where that cannot be read.
+        free_bytes: free space where it stores images and volumes; None where that cannot be read.
     """
     should = "answers this user"
     if engine is None:
-        mend = f"start {name}, and let this user reach it: {RUNNER_DOC}, step 4"
-        return [Check("engine", "unfit", f"{name}: {said(answer)}", should, mend)]
+        fix = f"start {name}, and let this user reach it: {RUNNER_DOC}, step 4"
+        return [Check("engine", "unfit", f"{name}: {ending_of(answer)}", should, fix)]
     return [
         Check("engine", "fit", f"{name} {engine.version}", should, ""),
         _rights(engine),
@@ -149,27 +147,25 @@ def engine_checks(name: str, engine: Engine | None, answer: Finished, free_bytes
 
 
 def _rights(engine: Engine) -> Check:
-    should = "rootless: who breaks out of a container is this user at most"
+    should = "rootless: code that breaks out of a container has the rights of this user at most"
     if engine.rootless:
         return Check("engine rights", "fit", "rootless", should, "")
-    root = "root's, and this user may ask for anything: it is as good as root"
+    root = "runs as root, and this user may request anything of it: as good as root"
     read = f"{root} (containers are remapped)" if engine.remapped else root
     return Check("engine rights", "note", read, should, f"rootless podman: {RUNNER_DOC}, step 4")
 
 
 def _limits(engine: Engine) -> Check:
-    should = "limits of memory and processes that hold"
+    should = "enforced limits of memory and processes"
     if not engine.missing:
         return Check("engine limits", "fit", ", ".join(NEEDED_LIMITS), should, "")
-    mend = "cgroup v2 with memory and pids delegated to this user (loginctl enable-linger, XDG_RUNTIME_DIR in its settings)"
-    return Check("engine limits", "unfit", f"cannot limit {' and '.join(engine.missing)}", should, mend)
+    fix = "cgroup v2 with memory and pids delegated to this user (loginctl enable-linger, XDG_RUNTIME_DIR in its settings)"
+    return Check("engine limits", "unfit", f"cannot limit {' and '.join(engine.missing)}", should, fix)
 
 
 def _seccomp(engine: Engine) -> Check:
-    should, mend = "on: it keeps rare system calls, where kernels are weak, from containers", "undo what turned it off"
-    return Check(
-        "engine seccomp", "fit" if engine.seccomp else "unfit", "on" if engine.seccomp else "off", should, mend
-    )
+    should, fix = "on: it keeps containers from rare system calls, where kernels are weak", "turn it on again"
+    return Check("engine seccomp", "fit" if engine.seccomp else "unfit", "on" if engine.seccomp else "off", should, fix)
 
 
 def _store(engine: Engine, free_bytes: int | None) -> Check:
@@ -178,8 +174,8 @@ def _store(engine: Engine, free_bytes: int | None) -> Check:
         return Check("engine store", "note", f"room cannot be read: {engine.store or 'no folder told'}", should, "")
     free = free_bytes / (1 << 30)
     state: State = "fit" if free >= STORE_MIN_GIB else "unfit"
-    mend = f"make room: {engine.name} system prune"
-    return Check("engine store", state, one_line(f"{engine.store}: {free:.1f} GiB free"), should, mend)
+    fix = f"make room: {engine.name} system prune"
+    return Check("engine store", state, one_line(f"{engine.store}: {free:.1f} GiB free"), should, fix)
 
 
 def toolkit(answer: Finished) -> Check:
@@ -189,12 +185,12 @@ def toolkit(answer: Finished) -> Check:
         answer: of ``nvidia-ctk --version``.
     """
     should = f"at least {'.'.join(map(str, TOOLKIT_MIN))}: older ones let an image become root of the host"
-    mend = f"install nvidia-container-toolkit: {RUNNER_DOC}, step 3"
-    found = re.search(r"\b(\d{1,4})\.(\d{1,4})\.(\d{1,4})", answer.output.decode("utf-8", "replace"), re.ASCII)
-    if answer.status != 0 or found is None:
-        return Check("toolkit", "unfit", said(answer), should, mend)
-    version = tuple(map(int, found.groups()))
-    return Check("toolkit", "fit" if version >= TOOLKIT_MIN else "unfit", found[0], should, mend)
+    fix = f"install nvidia-container-toolkit: {RUNNER_DOC}, step 3"
+    match = re.search(r"\b(\d{1,4})\.(\d{1,4})\.(\d{1,4})", answer.output.decode("utf-8", "replace"), re.ASCII)
+    if answer.status != 0 or match is None:
+        return Check("toolkit", "unfit", ending_of(answer), should, fix)
+    version = tuple(map(int, match.groups()))
+    return Check("toolkit", "fit" if version >= TOOLKIT_MIN else "unfit", match[0], should, fix)
 
 
 def cdi(specs: Mapping[str, str], uuid: str, driver: str) -> Check:
@@ -204,37 +200,41 @@ def cdi(specs: Mapping[str, str], uuid: str, driver: str) -> Check:
         specs: path → text of the specifications, YAML or JSON.
     """
     should = f"names {uuid}, for driver {driver}"
-    mend = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, as root, after each change of the driver"
+    fix = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, as root, after each change of the driver"
     ours = {path: text for path, text in specs.items() if re.search(r"nvidia\.com/gpu\b", text)}
     if not ours:
-        return Check("CDI", "unfit", "no specification for nvidia.com/gpu", should, mend)
+        return Check("CDI", "unfit", "no specification for nvidia.com/gpu", should, fix)
     naming = [path for path, text in ours.items() if re.search(rf"\bname\"?: *\"?{re.escape(uuid)}\b", text)]
     if not naming:
-        return Check("CDI", "unfit", one_line(f"{', '.join(ours)}: does not name this GPU"), should, mend)
-    libraries = {version for path in naming for version in re.findall(r"libcuda\.so\.(\d+\.[\d.]*\d)", ours[path])}
+        return Check("CDI", "unfit", one_line(f"{', '.join(ours)}: does not name this GPU"), should, fix)
+    libraries = set()
+    for path in naming:
+        libraries.update(re.findall(r"libcuda\.so\.(\d+\.[\d.]*\d)", ours[path]))
     stale = bool(libraries) and driver not in libraries
-    read = f"{', '.join(naming)}{f', for driver {min(libraries)}' if libraries else ''}"
-    return Check("CDI", "unfit" if stale else "fit", one_line(read), should, mend)
+    read = ", ".join(naming)
+    if libraries:
+        read += f", for driver {min(libraries)}"
+    return Check("CDI", "unfit" if stale else "fit", one_line(read), should, fix)
 
 
 def leftovers(listed: Mapping[str, Finished], folders: Sequence[str], stale: Callable[[str], bool]) -> Check:
     """Containers, volumes and folders of runs that were killed.
 
     Args:
-        listed: what was listed → names, one a line; also those of a run that is under way.
-        folders: of evenbench in the temporary folder whose process is gone.
-        stale: whether the process that a name tells of is gone.
+        listed: kind → the engine's list of names, one a line; also those of a run in progress.
+        folders: evenbench's folders in the temporary folder whose process is gone.
+        stale: whether the process in a name is gone.
     """
-    should, mend = "none", "run the hook's sweep.sh as this user"
-    failed = [f"{what} cannot be listed: {said(answer)}" for what, answer in listed.items() if answer.status != 0]
+    should, fix = "none", "run the hook's sweep.sh as this user"
+    failed = [f"{kind} cannot be listed: {ending_of(answer)}" for kind, answer in listed.items() if answer.status != 0]
     if failed:
-        return Check("leftovers", "unfit", "; ".join(failed), should, mend)
-    found: list[str] = []
-    for what, answer in listed.items():
-        found += [f"{what} {one_line(name)}" for name in readable(answer.output) if stale(name)]
-    found += [f"folder {one_line(folder)}" for folder in folders]
-    if not found:
+        return Check("leftovers", "unfit", "; ".join(failed), should, fix)
+    names: list[str] = []
+    for kind, answer in listed.items():
+        names += [f"{kind} {one_line(name)}" for name in readable(answer.output) if stale(name)]
+    names += [f"folder {one_line(folder)}" for folder in folders]
+    if not names:
         return Check("leftovers", "fit", "none", should, "")
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    state: State = "unfit" if any(name.startswith("container ") for name in found) else "note"
-    return Check("leftovers", state, ", ".join(found[:SHOWN]) + more, should, mend)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    state: State = "unfit" if any(name.startswith("container ") for name in names) else "note"
+    return Check("leftovers", state, ", ".join(names[:SHOWN]) + more, should, fix)

@@ -175,7 +175,7 @@ class Opened:
             result = self.bench.reference()
         except Exception as error:
             failure = classified(error, SetupError)
-            failure.message = f"the reference raised: {mended.message}"
+            failure.message = f"the reference raised: {failure.message}"
             raise failure from error
         self.refuse_changed_inputs(before, "the reference")
         return result

@@ -16,14 +16,10 @@ from .store import Store
 if TYPE_CHECKING:
     from ..launchers.launcher import Launcher
 
-SETTING = "EVENBENCH_CEILINGS"  # of the environment
-KEPT = "kept"  # its value where runs take what is kept and measure nothing
+SETTING = "EVENBENCH_CEILINGS"  # environment variable
+KEPT = "kept"  # its value on a machine whose runs use stored ceilings and measure none
 NOTE_MAX = 1_000  # characters
-NO_SHARE = "no share of ceilings: "  # begins a note that says why
-NO_HOST = (
-    "note: what this CPU reaches is not known, so no row shows a share of it; evenbench ceilings --device cpu "
-    "measures it once, in about a minute"
-)
+NO_SHARE = "no share of ceilings: "  # a note begins with it, and goes on with the reason
 
 
 def may_measure(environ: Mapping[str, str]) -> bool:
@@ -33,15 +29,15 @@ def may_measure(environ: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class RunCeilings:
-    """Finds the ceilings of a run's devices, before any side is there: what runs beside them would lower them for good.
+    """Finds the ceilings of a run's devices before any side is prepared: other work would lower them for good.
 
     Args:
         launcher: where the run's launches will run.
         store: keeps ceilings.
-        stage: told in a line what takes long.
-        log: told in a line what is worth knowing.
-        measure: GPUs whose ceilings are not kept are measured.
-        tell: those of the CPU, if they are not known, are told of.
+        stage: called with a line about each step that takes long.
+        log: called with a line worth knowing.
+        measure: measure GPUs whose ceilings are not stored.
+        hint: tell the user how to measure the CPU's ceilings, where they are not known.
     """
 
     launcher: Launcher
@@ -49,35 +45,38 @@ class RunCeilings:
     stage: Callable[[str], object]
     log: Callable[[str], object]
     measure: bool = True
-    tell: bool = True
+    hint: bool = True
 
     def of(self, gpus: Sequence[Gpu]) -> tuple[list[CeilingsEvent], list[str]]:
-        """Those that there are, and a note for each GPU whose ceilings cannot be measured: no run fails for it.
+        """The known ceilings, and a note for each GPU whose ceilings cannot be measured: no run fails for it.
 
-        Those of the CPU are only looked up: measuring them takes longer than many a run on it.
+        The CPU's ceilings are only looked up: measuring them takes longer than many a run on it.
 
         Args:
-            gpus: of the run; none on a machine without.
+            gpus: the run's GPUs; empty on a machine without.
         """
-        found: list[CeilingsEvent | None] = []
+        ceilings: list[CeilingsEvent | None] = []
         notes: list[str] = []
         try:
-            found.append(self.store.get(host_key()))
-            if found == [None] and not gpus and self.tell:
-                self.log(NO_HOST)
+            ceilings.append(self.store.get(host_key()))
+            if ceilings == [None] and not gpus and self.hint:
+                self.log(
+                    "note: this CPU's peaks are not known, so no row shows a share of them; "
+                    "evenbench ceilings --device cpu measures them once, in about a minute"
+                )
         except UsageError as error:
             notes.append(f"{NO_SHARE}{error}"[:NOTE_MAX])
         for gpu in gpus:
             try:
-                found.append(self._of_gpu(gpu))
-            except Exception as error:  # noqa: BLE001 - whatever a driver or library throws, the run goes on without
+                ceilings.append(self._of_gpu(gpu))
+            except Exception as error:  # noqa: BLE001 - whatever a driver or library raises, the run goes on without
                 notes.append(f"{NO_SHARE}{error}"[:NOTE_MAX])
-        return [event for event in found if event is not None], notes
+        return [event for event in ceilings if event is not None], notes
 
     def _of_gpu(self, gpu: Gpu) -> CeilingsEvent | None:
         key = key_of(gpu, self.launcher.image)
-        kept = self.store.get(key)
-        if kept is not None or not self.measure:
-            return kept
-        self.stage(f"measuring what {gpu.name} reaches, once: about a minute")
+        stored = self.store.get(key)
+        if stored is not None or not self.measure:
+            return stored
+        self.stage(f"measuring the peaks of {gpu.name}, once: about a minute")
         return ceilings_of(gpu, self.launcher, self.store, key=key)

@@ -1,4 +1,4 @@
-"""What a device's peaks depend on, told without touching it: driver, maximum clocks, versions of libraries."""
+"""What a device's peaks depend on, read without using it: driver, maximum clocks, versions of libraries."""
 
 from __future__ import annotations
 
@@ -16,35 +16,33 @@ from ..machine.gpus import QUERY_S, Gpu
 from .probe.probes import PEAKS_VERSION
 from .store import Key
 
-CUDA_PACKAGES = ("torch", "cuda-core", "nvidia-cuda-nvrtc", "cupti-python")
-HOST_PACKAGES = ("numpy",)
 CLOCKS = ("sm", "memory")
 CPU_INFO = Path("/proc/cpuinfo")
-CPU_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # kHz; virtual machines have none
+CPU_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # kHz; virtual machines have no such file
 
 
 def gpu_key(gpu: Gpu, image: str) -> Key:
-    """Of a GPU.
+    """The key of a GPU.
 
     Args:
-        image: that the probes run in, by what it holds; empty where they run with this interpreter's libraries.
+        image: digest of the image in which the probes run; empty where they run with this interpreter's libraries.
     """
-    software = {"image": image} if image else versions(CUDA_PACKAGES)
+    software = {"image": image} if image else versions(["torch", "cuda-core", "nvidia-cuda-nvrtc", "cupti-python"])
     return Key(
         gpu.name, gpu.uuid, {"probes": str(PEAKS_VERSION), "driver": gpu.driver, **max_clocks(gpu.uuid), **software}
     )
 
 
 def host_key() -> Key:
-    """Of this machine's CPU, as far as this process may use it."""
-    software = {"probes": str(PEAKS_VERSION), "cpus": str(len(os.sched_getaffinity(0))), **versions(HOST_PACKAGES)}
+    """The key of this machine's CPU, as far as this process may use it."""
+    software = {"probes": str(PEAKS_VERSION), "cpus": str(len(os.sched_getaffinity(0))), **versions(["numpy"])}
     with contextlib.suppress(OSError, ValueError):
         software["clock"] = f"{int(CPU_CLOCK.read_text(encoding='ascii')) // 1000} MHz"
     return Key(cpu_name(), "", software)
 
 
 def cpu_name(path: Path = CPU_INFO) -> str:
-    """The model, as the kernel calls it."""
+    """The CPU's model, as the operating system names it."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -55,18 +53,18 @@ def cpu_name(path: Path = CPU_INFO) -> str:
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Of those that are installed for this interpreter."""
-    found = {}
+    """The versions of those packages that are installed for this interpreter."""
+    installed = {}
     for package in packages:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def max_clocks(uuid: str) -> dict[str, str]:
-    """The highest clocks of a GPU; none where the driver does not tell."""
+    """The highest clocks of a GPU; empty where the driver does not report them."""
     if importlib.util.find_spec("pynvml") is not None:
         return _from_nvml(uuid)
     query = ",".join(f"clocks.max.{clock}" for clock in CLOCKS)

@@ -1,4 +1,4 @@
-"""A device's ceilings: those that are kept, else measured in a process of their own, which nothing here depends on."""
+"""A device's ceilings: the stored ones, else measured in a separate process."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .store import Key, Store
 if TYPE_CHECKING:
     from ..launchers.launcher import Launcher
 
-MEASURE_S = 600.0  # ten times what it takes: only one that hangs meets it
-REASON_MAX = 500  # characters of what a process said last
-MEND = "evenbench doctor says what this machine lacks"
+MEASURE_S = 600.0  # ten times the usual time: only a process that hangs reaches it
+REASON_MAX = 500  # characters of a process's last line
+FIX = "run evenbench doctor to see what this machine lacks"
 
 Measure = Callable[[], Finished]
 
 
 def key_of(gpu: Gpu | None, image: str) -> Key:
-    """A GPU as it is now, or this machine's CPU.
+    """The key of a GPU as it is now, or of this machine's CPU.
 
     Args:
-        image: that the launcher runs launches in; empty for none.
+        image: the image in which the launcher runs launches; empty: none.
     """
     return host_key() if gpu is None else gpu_key(gpu, image)
 
@@ -42,7 +42,7 @@ def ceilings_of(
     """The ceilings of a GPU, or of this machine's CPU; see `obtain`.
 
     Args:
-        launcher: where launches run, and so the probes. Those of the CPU run here in any case.
+        launcher: runs the probes where launches run. Those of the CPU always run here.
     """
     key = key or key_of(gpu, launcher.image)
 
@@ -57,45 +57,46 @@ def obtain(key: Key, store: Store | None, measure: Measure, *, refresh: bool = F
 
     Args:
         key: the device as it is now.
-        store: keeps them; None: nothing is read or written.
+        store: where they are stored; None: nothing is read or written.
         measure: runs the process that measures them, to its end.
-        refresh: measure even where there are some; they are replaced.
+        refresh: measure again where some are stored, and replace them.
 
     Raises:
-        UnfitMachine: they cannot be measured; says why.
+        UnfitMachine: they cannot be measured; its message gives the reason.
     """
-    if store is not None and not refresh and (kept := store.get(key)) is not None:
-        return kept
+    stored = None if store is None or refresh else store.get(key)
+    if stored is not None:
+        return stored
     event = _event_of(key, measure())
     if store is None:
         return event
     try:
         return store.add(key, event, replace=refresh)
-    except OSError:  # measured all the same; the next one measures again
+    except OSError:  # measured all the same; the next run measures again
         return event
 
 
 def _event_of(key: Key, finished: Finished) -> CeilingsEvent:
-    """What a process answered, as a record: it is checked like anything that comes from elsewhere.
+    """A process's answer as a record, checked like any foreign input.
 
     Raises:
-        UnfitMachine: it gave no answer, or none of use.
+        UnfitMachine: there is no answer, or no usable one.
     """
     if finished.status != 0:
-        said = readable(finished.errors)
-        why = said[-1][:REASON_MAX] if said else f"exit status {finished.status}"
+        lines = readable(finished.errors)
+        why = lines[-1][:REASON_MAX] if lines else f"exit status {finished.status}"
         if finished.status is None:
             why = f"it took more than {MEASURE_S:g} s, at: {why}"
-        raise UnfitMachine(f"the ceilings of {key.name} cannot be measured: {why}", MEND)
+        raise UnfitMachine(f"the ceilings of {key.name} cannot be measured: {why}", FIX)
     try:
         answer = json.loads(finished.output)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        named = {"device": key.name, "uuid": key.uuid, "software": dict(key.software), "at": at}
-        event = CeilingsEvent.model_validate_json(json.dumps({**answer, **named}))
+        device = {"device": key.name, "uuid": key.uuid, "software": dict(key.software), "at": at}
+        event = CeilingsEvent.model_validate_json(json.dumps({**answer, **device}))
     except (ValueError, TypeError, ValidationError) as error:
         why = str(error).splitlines()[0][:REASON_MAX]
-        raise UnfitMachine(f"the process that measured {key.name} gave no ceilings: {why}", MEND) from None
+        raise UnfitMachine(f"the process that measured {key.name} returned no ceilings: {why}", FIX) from None
     if not event.rates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in event.skipped.items())
-        raise UnfitMachine(f"no ceiling of {key.name} could be measured: {reasons[:REASON_MAX]}", MEND)
+        raise UnfitMachine(f"no ceiling of {key.name} could be measured: {reasons[:REASON_MAX]}", FIX)
     return event

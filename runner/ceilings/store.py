@@ -1,4 +1,4 @@
-"""Where measured ceilings are kept: one file for each device as it is now, under the user's cache directory."""
+"""The store of measured ceilings: one file for each device as it is now, below the user's cache directory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from ..errors import UsageError
 from ..records import CeilingsEvent
 
-FOLDER = "EVENBENCH_CACHE"  # of the environment: a machine whose users come and go keeps it elsewhere
-FILE_MAX = 1 << 20  # bytes: ten times the largest; the file may be anybody's
+FOLDER = "EVENBENCH_CACHE"  # environment variable: another folder, where users of a machine come and go
+FILE_MAX = 1 << 20  # bytes: ten times the largest; anybody may have written the file
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Key:
 
     Args:
         name: its model.
-        uuid: of a GPU; empty for the CPU, which has none.
+        uuid: a GPU's UUID; empty for the CPU.
         software: driver, maximum clocks, versions of libraries.
     """
 
@@ -36,20 +36,20 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """A short name for all of it."""
+        """A short name for all of these."""
         text = json.dumps([self.name, self.uuid, sorted(self.software.items())])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def fits(self, event: CeilingsEvent) -> bool:
-        """Whether they are of this device, as it is now."""
+        """Whether the ceilings belong to this device as it is now."""
         return (event.device, event.uuid, event.software) == (self.name, self.uuid, dict(self.software))
 
 
 class Store:
-    """Ceilings in files. What cannot be read, has a field unknown here or is of another device counts as not there.
+    """Ceilings in files. A file that cannot be read, has an unknown field or belongs to another device is ignored.
 
     Args:
-        folder: theirs; made when something is kept.
+        folder: the folder of the files; created when the first is written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,27 +60,27 @@ class Store:
         return self._folder / f"{key.digest}.json"
 
     def get(self, key: Key) -> CeilingsEvent | None:
-        """What is kept for a device.
+        """The stored ceilings of a device; None: there are none.
 
         Raises:
-            UsageError: what has the file's name is no regular file, so nothing can be read from it or kept there.
+            UsageError: the path is not a regular file, so nothing can be read from it or stored there.
         """
         path = self.path(key)
         if path.exists() and not path.is_file():  # a FIFO would block for ever
-            raise UsageError(f"{path} is no regular file", f"remove it, or name another folder with {FOLDER}")
+            raise UsageError(f"{path} is not a regular file", f"remove it, or name another folder in {FOLDER}")
         try:
             with path.open("rb") as file:
                 text = file.read(FILE_MAX + 1)
-            found = CeilingsEvent.model_validate_json(text) if len(text) <= FILE_MAX else None
+            event = CeilingsEvent.model_validate_json(text) if len(text) <= FILE_MAX else None
         except (OSError, ValidationError):
             return None
-        return found if found is not None and found.rates and key.fits(found) else None
+        return event if event is not None and event.rates and key.fits(event) else None
 
     def add(self, key: Key, event: CeilingsEvent, *, replace: bool = False) -> CeilingsEvent:
-        """Keep ceilings; whole or not at all. Returns what is kept: that of another process, where it was first.
+        """Store ceilings, whole or not at all. Returns the stored ones: another process's, where it was first.
 
         Args:
-            replace: what was there before is to go.
+            replace: replace stored ones.
 
         Raises:
             OSError: the folder cannot be written.
@@ -95,19 +95,19 @@ class Store:
                 Path(name).replace(path)
                 return event
             try:
-                os.link(name, path)  # fails where there is one, which a rename would not
+                os.link(name, path)  # fails where the file exists, which a rename would not
             except FileExistsError:
-                kept = self.get(key)
-                if kept is not None:
-                    return kept
-                Path(name).replace(path)  # what was there is of no use
+                stored = self.get(key)
+                if stored is not None:
+                    return stored
+                Path(name).replace(path)  # the file there is unusable
             return event
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)  # noqa: PTH108 - as mkstemp gave it
+                os.unlink(name)  # noqa: PTH108 - the name that mkstemp returned
 
 
 def user_store(environ: Mapping[str, str]) -> Store:
-    """That of this user: below EVENBENCH_CACHE, else XDG_CACHE_HOME or ~/.cache."""
+    """The store of this user: below EVENBENCH_CACHE, else XDG_CACHE_HOME or ~/.cache."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or tempfile.gettempdir()) / ".cache")
     return Store(Path(environ.get(FOLDER) or cache / "evenbench") / "ceilings")

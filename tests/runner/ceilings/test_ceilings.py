@@ -385,7 +385,7 @@ def test_a_file_that_is_not_what_it_says_is_refused_and_replaced(tmp_path: Path,
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_regular_file_is_refused_and_blocks_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(path := Store(tmp_path).path(KEY))
-    with pytest.raises(UsageError, match="is no regular file") as refused:
+    with pytest.raises(UsageError, match="is not a regular file") as refused:
         Store(tmp_path).get(KEY)
     assert str(path) in str(refused.value)
 
@@ -396,7 +396,7 @@ def test_a_run_goes_on_without_the_ceilings_that_are_no_regular_file(tmp_path: P
     events, (note,) = run.find.of([GPU])
     assert [event.uuid for event in events] == ["GPU-1"]
     assert note.startswith("no share of ceilings: ")
-    assert "is no regular file" in note
+    assert "is not a regular file" in note
 
 
 def test_the_value_of_a_writer_that_came_first_is_kept(tmp_path: Path) -> None:
@@ -467,12 +467,12 @@ def test_measured_once_then_kept_until_refreshed(tmp_path: Path) -> None:
         (finished(status=2, errors="memory/copy\ntorch sees no CUDA device\n"), "torch sees no CUDA device"),
         (finished(status=-11), "exit status -11"),
         (finished(status=None, errors="compute/float32\n"), "took more than 600 s, at: compute/float32"),
-        (finished(""), "gave no ceilings"),
-        (finished("[]"), "gave no ceilings"),
-        (finished("3"), "gave no ceilings"),
-        (finished({**ANSWER, "colour": "red"}), "gave no ceilings"),
-        (finished({**ANSWER, "rates": {"launch": -1}}), "gave no ceilings"),
-        (finished({**ANSWER, "rates": {"no key": 1.0}}), "gave no ceilings"),
+        (finished(""), "returned no ceilings"),
+        (finished("[]"), "returned no ceilings"),
+        (finished("3"), "returned no ceilings"),
+        (finished({**ANSWER, "colour": "red"}), "returned no ceilings"),
+        (finished({**ANSWER, "rates": {"launch": -1}}), "returned no ceilings"),
+        (finished({**ANSWER, "rates": {"no key": 1.0}}), "returned no ceilings"),
         (finished({**ANSWER, "rates": {}, "skipped": {"launch": "no such device"}}), "launch: no such device"),
     ],
 )
@@ -578,13 +578,13 @@ def test_clocks_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """What a run sees of its ceilings."""
 
-    def __init__(self, folder: Path, answer: Finished, *, measure: bool = True, tell: bool = True) -> None:
+    def __init__(self, folder: Path, answer: Finished, *, measure: bool = True, hint: bool = True) -> None:
         self.staged: list[str] = []
         self.logged: list[str] = []
         self.launcher = Launcher(answer)
         self.store = Store(folder)
         launcher: Any = self.launcher
-        self.find = RunCeilings(launcher, self.store, self.staged.append, self.logged.append, measure, tell)
+        self.find = RunCeilings(launcher, self.store, self.staged.append, self.logged.append, measure, hint)
 
 
 def test_a_run_on_the_cpu_measures_nothing_and_says_how(tmp_path: Path) -> None:
@@ -599,7 +599,7 @@ def test_a_run_on_the_cpu_measures_nothing_and_says_how(tmp_path: Path) -> None:
 
 
 def test_a_comparison_on_the_cpu_does_not_say_that_it_shows_no_share(tmp_path: Path) -> None:
-    run = Run(tmp_path, finished(), tell=False)
+    run = Run(tmp_path, finished(), hint=False)
     assert run.find.of([]) == ([], [])
     assert run.logged == []
 

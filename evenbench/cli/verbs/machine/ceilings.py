@@ -65,7 +65,7 @@ def _obtained(options: argparse.Namespace) -> CeilingsEvent:
     with launcher, machine_locks([gpu.uuid if gpu else HOST], say, description="evenbench ceilings"):
         for note in doctor.check_before_run(gpu, found, go_on=options.ignore_unfit):
             say(f"note: {note}")
-        say(f"measuring what {key.name} reaches; this takes about a minute")
+        say(f"measuring the peaks of {key.name}; this takes about a minute")
         event = ceilings_of(gpu, launcher, store, refresh=options.refresh, key=key)
         if store is not None and store.get(key) is None:
             say(

@@ -114,7 +114,7 @@ def test_measured_once_then_kept(machine: Machine, capsys: pytest.CaptureFixture
     assert main(["ceilings"]) == 0
     first = capsys.readouterr()
     assert "4.30 TB/s" in first.out
-    assert "measuring what NVIDIA H200 reaches" in first.err
+    assert "measuring the peaks of NVIDIA H200" in first.err
     assert main(["ceilings", "--json"]) == 0
     second = capsys.readouterr()
     assert json.loads(second.out)["rates"] == {"memory/copy": 4.3e12}

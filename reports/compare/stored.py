@@ -77,6 +77,7 @@ def joined(base: Stored, head: Stored) -> Results:
     return Results(
         headers=(header,),
         prepared=MappingProxyType({name: each.results.prepared.get(each.side, ()) for name, each in sides}),
+        modules=MappingProxyType({name: each.results.modules.get(each.side, ()) for name, each in sides}),
         cases=MappingProxyType({name: each.results.cases.get(each.side, {}) for name, each in sides}),
         broken=MappingProxyType({name: each.results.broken.get(each.side, ()) for name, each in sides}),
         names=MappingProxyType({**b.names, **h.names}),

@@ -22,6 +22,7 @@ from evenbench.runner.records import (
     Lines,
     Look,
     Measurement,
+    ModulesEvent,
     Reading,
     Resumed,
     SideEvent,
@@ -33,7 +34,7 @@ from evenbench.runner.records.fields import ARTIFACTS_MAX, RESUMES_MAX
 from ..units import count
 from .packed import Compactor, Sampled
 
-SIDED = (SideEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
+SIDED = (SideEvent, ModulesEvent, CaseEvent, LaunchEvent, Failure, Skip, Artifact)  # events that name a side
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Gathered:
     Attributes:
         header: line 1.
         sides: the last `side` line of each side.
+        modules: the last `modules` line of each side.
         cases: in the order of their indices.
         launches: by number; those that a resumed run made again are gone, with all they hold.
         launch_ends: by number.
@@ -54,6 +56,7 @@ class Gathered:
     header: Header
     cut: bool
     sides: dict[SideName, SideEvent] = field(default_factory=dict)
+    modules: dict[SideName, ModulesEvent] = field(default_factory=dict)
     cases: list[CaseEvent] = field(default_factory=list)
     launches: dict[int, LaunchEvent] = field(default_factory=dict)
     launch_ends: dict[int, LaunchEnd] = field(default_factory=dict)
@@ -103,6 +106,7 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
     return MappingProxyType(
         {
             "side": _take_side,
+            "modules": _take_modules,
             "case": _take_case,
             "ceilings": lambda found, event: found.ceilings.append(event),
             "launch": _take_launch,
@@ -121,6 +125,10 @@ def _takers() -> Mapping[str, Callable[[Gathered, Any], None]]:
 
 def _take_side(found: Gathered, event: SideEvent) -> None:
     found.sides[event.side] = event
+
+
+def _take_modules(found: Gathered, event: ModulesEvent) -> None:
+    found.modules[event.side] = event
 
 
 def _take_case(found: Gathered, event: CaseEvent) -> None:

@@ -25,6 +25,7 @@ from evenbench.runner.records import (
     Header,
     LaunchEnd,
     LaunchEvent,
+    ModulesEvent,
     SideEvent,
     SideName,
     Skip,
@@ -77,6 +78,7 @@ class Results:
     Attributes:
         headers: one a shard, in the order of the shards; they agree on everything but run_id, start and shard.
         prepared: the last `side` lines of each shard, by side.
+        modules: the last `modules` lines of each shard, by side: where the project's modules came from.
         cases: by side and id.
         broken: case files that could not be imported, by side.
         names: ids by shard and index of the `case` line; empty for a broken file.
@@ -90,6 +92,7 @@ class Results:
 
     headers: tuple[Header, ...]
     prepared: Mapping[SideName, tuple[SideEvent, ...]]
+    modules: Mapping[SideName, tuple[ModulesEvent, ...]]
     cases: Mapping[SideName, Mapping[str, CaseEvent]]
     broken: Mapping[SideName, tuple[CaseEvent, ...]]
     names: Mapping[tuple[int, int], str]
@@ -254,10 +257,12 @@ def merge(shards: Sequence[Gathered]) -> Results:
             placed = tuple(Placed(shard.launches[record.launch], record) for record in records)
             measurements[key] = measurements.get(key, ()) + placed
     prepared = {side: tuple(shard.sides[side] for shard in shards if side in shard.sides) for side in sides}
+    modules = {side: tuple(shard.modules[side] for shard in shards if side in shard.modules) for side in sides}
     given = {shard.header.shard.index for shard in shards}
     return Results(
         headers=tuple(shard.header for shard in shards),
         prepared=MappingProxyType(prepared),
+        modules=MappingProxyType(modules),
         cases=MappingProxyType({side: MappingProxyType(found) for side, found in cases.items()}),
         broken=MappingProxyType({side: tuple(found.values()) for side, found in broken.items()}),
         names=MappingProxyType(

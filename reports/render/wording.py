@@ -13,7 +13,17 @@ from .. import units
 from ..compare.compare import headline
 from ..compare.known_truth import changed, judged, kind_of, planted_change
 from ..compare.report import headline as report_headline
-from ..rows.outcome import ComparedRow, Comparison, Facts, MeasuredRow, Report, SecondRun, SideFacts, Verdict
+from ..rows.outcome import (
+    ComparedRow,
+    Comparison,
+    Facts,
+    MeasuredRow,
+    Report,
+    SecondRun,
+    SideFacts,
+    SideModule,
+    Verdict,
+)
 from ..rows.times import Times
 
 TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a developer wants to see again
@@ -322,3 +332,25 @@ def _second(found: SecondRun | None) -> str:
 def _shares(base: Times | None, head: Times | None) -> str:
     found: Sequence[float] = [side.share for side in (base, head) if side is not None and side.share is not None]
     return " → ".join(dict.fromkeys(units.share(share) for share in found))
+
+
+MODULES_SHOWN = 3  # of a side, above a table
+
+
+def module(origin: SideModule) -> str:
+    """Where a module of the project came from."""
+    name = " ".join(filter(None, (origin.name, origin.version)))
+    return f"{name} from {origin.path} ({units.count(origin.files, 'file')}, {origin.digest[:SHORT_SHA]})"
+
+
+def modules(about: Facts) -> str:
+    """Where the sides loaded the project's modules from, in a line; empty where none was loaded or it is not known."""
+    parts = []
+    for side in about.sides:
+        shown = [module(origin) for origin in side.modules[:MODULES_SHOWN]]
+        more = len(side.modules) - len(shown)
+        if more:
+            shown.append(f"{more} more")
+        if shown:
+            parts.append(f"{side.name} loads {', '.join(shown)}")
+    return "; ".join(parts)

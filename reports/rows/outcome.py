@@ -125,6 +125,17 @@ class ComparedRow:
 
 
 @dataclass(frozen=True)
+class SideModule:
+    """A top-level module of the project's own, and where a side loaded it from; see `evenbench.runner.records.ModuleOrigin`."""
+
+    name: str
+    path: str
+    version: str
+    files: int
+    digest: str
+
+
+@dataclass(frozen=True)
 class SideFacts:
     """One side of a run: what it was made from, and with what. `broken` are its case files that cannot be imported."""
 
@@ -137,6 +148,7 @@ class SideFacts:
     error: str
     broken: tuple[str, ...]
     notes: tuple[str, ...]
+    modules: tuple[SideModule, ...] = ()
 
 
 @dataclass(frozen=True)

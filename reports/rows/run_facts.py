@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
-from evenbench.runner.records import SideInfo
+from evenbench.runner.records import SideInfo, SideName
 
 from ..load.results import Results
-from .outcome import Facts, SideFacts, distinct
+from .outcome import Facts, SideFacts, SideModule, distinct
 from .side_row import cannot_import
 
 
@@ -48,6 +48,15 @@ def _spent(results: Results) -> list[str]:
     return ["the time budget (budget_s) was spent before the last look, so rows that were open did not go on"]
 
 
+def _modules(results: Results, side: SideName) -> tuple[SideModule, ...]:
+    """The project's modules of a side; of several shards those that differ stand side by side."""
+    modules: dict[SideModule, None] = {}
+    for event in results.modules.get(side, ()):
+        for origin in event.modules:
+            modules[SideModule(**origin.model_dump())] = None
+    return tuple(sorted(modules, key=attrgetter("name", "path", "digest")))
+
+
 def _side(results: Results, info: SideInfo) -> SideFacts:
     events = results.prepared.get(info.name, ())
     return SideFacts(
@@ -57,6 +66,7 @@ def _side(results: Results, info: SideInfo) -> SideFacts:
         dirty=info.dirty,
         python=distinct(event.python for event in events),
         torch=distinct(event.torch for event in events),
+        modules=_modules(results, info.name),
         error=next((event.error or "no reason given" for event in events if event.status == "failed"), ""),
         broken=tuple(sorted({event.file for event in results.broken.get(info.name, ())})),
         notes=tuple(dict.fromkeys(chain.from_iterable(event.notes for event in events))),

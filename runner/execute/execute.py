@@ -21,6 +21,7 @@ from ..plan.selection import Crew, SideCases, choose, discover, refuse_broken, u
 from ..records import CaseEvent, End, Event, Resumed, SideEvent, SideName, Writer
 from .attempts import LaunchRecorder, LaunchSpec, Progress
 from .chains import Chain, Lanes
+from .origins import ModuleOrigins
 from .preparation import fix_counts, prepare
 from .rounds import CaseTable, Judge, Rounds, Run
 
@@ -46,10 +47,12 @@ def execute(
     writer: Writer,
     progress: Progress,
     judge: Judge | None = None,
+    origins: ModuleOrigins | None = None,
 ) -> RunOutcome:
     """Measure. Writes everything after the header.
 
     Args:
+        origins: where the sides' modules came from, as the sessions of `chains` report it; None: nobody asks.
         chains: of launches, one a GPU.
         judge: says after each look but the last which cases go on; None: all end with the first look.
 
@@ -80,6 +83,9 @@ def execute(
         forkable[crew.name] = _tell_side(crew, warm[crew.name] if on_device else None, run, writer)
     lanes = _lanes(run, chains, found, chosen)
     cases = _prepared(run, lanes, found, chosen, forkable, recorder, progress)
+    if origins is not None and not run.taken:
+        for crew in crews:
+            writer.write(origins.record(crew.name))
     table = CaseTable.of(cases, recorder, [crew.name for crew in crews])
     outcome.preparation_s = time.monotonic() - began
     if not table.common and not table.extra:

@@ -25,10 +25,11 @@ from ..plan.plan import Plan
 from ..plan.request import Request, check_cases, check_directory, config_of, header_of, settings_of
 from ..plan.selection import Crew, SideCases, discover
 from ..records import Header, SideEvent, Writer
-from ..sides import Checkout, Side, Sides, SideSpec, code_stamps, edited_since, shared_preload
+from ..sides import Checkout, Side, Sides, SideSpec, check_preload, code_stamps, edited_since
 from .attempts import Progress
 from .chains import Chain
 from .execute import RunOutcome, end_of, execute
+from .origins import ModuleOrigins, WatchedSession
 from .resume import cut_to_header, same_gpus, take_up
 from .rounds import Run, Taken
 
@@ -216,18 +217,18 @@ def _measure_sides(
         run = replace(run, notes=[*run.notes, *notes])
         pairs = zip(checkouts, request.specs, strict=True)
         ready = [_prepare(planned, sides, checkout, spec, writer, shown) for checkout, spec in pairs]
-        if len(ready) > 1:
-            shared_preload(preload, ready[0], ready[1], run=launcher.run_python)
+        for side in ready:
+            check_preload(preload, side, run=launcher.run_python)
+        origins = ModuleOrigins(ready, request.repo)
         owners = {side.name: _owner(request, side, ready) for side in ready}
         texts = {name: Texts(owner.checkout.root, request.cases) for name, owner in owners.items()}
-        chains = [
-            Chain(
-                gpu, [_crew(request, launcher, side, owners[side.name], gpu, texts[side.name], stack) for side in ready]
-            )
-            for gpu in _places(planned.gpus)
-        ]
+        chains = []
+        for gpu in _places(planned.gpus):
+            crews = [_crew(request, launcher, side, owners[side.name], gpu, texts[side.name], stack) for side in ready]
+            watched = [replace(crew, session=WatchedSession(crew.session, crew.name, origins)) for crew in crews]
+            chains.append(Chain(gpu, watched))
         before = [_code_in_place(request, side) for side in ready]
-        outcome = execute(run, chains, writer, shown, judge and (lambda: judge(request.output)))
+        outcome = execute(run, chains, writer, shown, judge and (lambda: judge(request.output)), origins)
     changed = [text for side, stamps in zip(ready, before, strict=True) for text in _edits(side, stamps)]
     return replace(outcome, changed=changed, texts=texts)
 

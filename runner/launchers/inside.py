@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
         case ["setup", command]:
             make_side(with_pip=bool(command))
             if command:
-                _become(Path("/bin/sh"), "-c", command)
+                _become(Path("/bin/sh"), "-e", "-c", command)
         case ["python", *rest]:
             _become(PYTHON, *rest)
         case ["ceilings", device]:

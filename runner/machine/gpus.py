@@ -123,7 +123,7 @@ def _named(names: str, present: list[Gpu]) -> list[Gpu]:
 
 def _visible(present: list[Gpu], visible: str) -> list[Gpu]:
     """The GPUs of CUDA_VISIBLE_DEVICES; none from an index of -1 on, see the CUDA programming guide."""
-    gpus_in_order = {}
+    gpus_in_order: dict[Gpu, None] = {}
     for name in visible.split(","):
         if name.strip() == HIDDEN:
             break

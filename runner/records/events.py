@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 from .expectation import ExpectationEvent
 from .fields import (
     CASES_MAX,
+    COUNT_MAX,
     IMPLEMENTATIONS_MAX,
     ITEMS_MAX,
     KERNELS_MAX,
@@ -53,6 +54,28 @@ class SideEvent(Record):
     torch: Name = ""
     start: Literal["fork", "plain", ""] = ""
     notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = []
+
+
+class ModuleOrigin(Record):
+    """Where one of the project's own top-level modules came from.
+
+    ``path`` is relative to the side's tree or folder where it lies there. ``digest`` is a SHA-256 over the names and
+    contents of the ``files`` that were loaded of it.
+    """
+
+    name: Name
+    path: Name
+    version: Name = ""
+    files: Annotated[int, Field(ge=1, le=COUNT_MAX)]
+    digest: Hash = ""
+
+
+class ModulesEvent(Record):
+    """The project's own modules as the preparation launches of a side loaded them; since version 1.1."""
+
+    event: Literal["modules"] = "modules"
+    side: SideName
+    modules: Annotated[list[ModuleOrigin], Field(max_length=ITEMS_MAX)]
 
 
 class Input(Record):
@@ -312,6 +335,7 @@ class End(Record):
 Event = Annotated[
     Header
     | SideEvent
+    | ModulesEvent
     | CaseEvent
     | CeilingsEvent
     | ExpectationEvent
@@ -330,6 +354,7 @@ EVENT_NAMES = frozenset(
     (
         "header",
         "side",
+        "modules",
         "case",
         "ceilings",
         "expectation",

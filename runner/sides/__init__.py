@@ -7,7 +7,7 @@ virtual environment, `git` runs git safely.
 from __future__ import annotations
 
 from .checkouts import Checkout, SideSpec, check_out, release, side_config_text
-from .side import Side, Sides, prepare, shared_preload
+from .side import Side, Sides, check_preload, prepare
 from .trees import code_stamps, copy_tree, edited_since
 
 __all__ = [
@@ -16,11 +16,11 @@ __all__ = [
     "SideSpec",
     "Sides",
     "check_out",
+    "check_preload",
     "code_stamps",
     "copy_tree",
     "edited_since",
     "prepare",
     "release",
-    "shared_preload",
     "side_config_text",
 ]

@@ -8,6 +8,8 @@ runs from a checkout. Installed among the packages they can be imported, behind 
 
 from __future__ import annotations
 
+import configparser
+import contextlib
 import os
 import re
 import shlex
@@ -15,10 +17,12 @@ import shutil
 import site
 import sys
 import sysconfig
+import tomllib
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ..errors import NothingMeasured, UsageError
 from ..process.bounded import Finished, readable, run_bounded
@@ -53,8 +57,19 @@ _DROPPED = frozenset({
     "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
     "__PYVENV_LAUNCHER__",
     "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE",
-    "PIP_PREFIX", "PIP_PYTHON", "PIP_ROOT", "PIP_TARGET", "PIP_USER",  # would install past the environment
+    # These would install past the environment, or refuse to install into it.
+    "PIP_BREAK_SYSTEM_PACKAGES", "PIP_CONFIG_FILE", "PIP_DRY_RUN", "PIP_PREFIX", "PIP_PYTHON", "PIP_REQUIRE_VIRTUALENV",
+    "PIP_ROOT", "PIP_ROOT_USER_ACTION", "PIP_TARGET", "PIP_USER",
+    "UV_BREAK_SYSTEM_PACKAGES", "UV_CONFIG_FILE", "UV_MANAGED_PYTHON", "UV_NO_MANAGED_PYTHON", "UV_PREFIX", "UV_PROJECT",
+    "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "UV_PYTHON_PREFERENCE", "UV_SYSTEM_PYTHON", "UV_TARGET",
+    "UV_WORKING_DIRECTORY", "UV_WORKING_DIR",
 })  # fmt: skip
+PIP_REDIRECTS = frozenset({
+    "break-system-packages", "dry-run", "prefix", "python", "require-virtualenv", "root", "root-user-action", "target", "user",
+})  # fmt: skip
+"""Keys of pip's configuration that install somewhere else than into the environment, or not at all."""
+UV_REDIRECTS = frozenset({"break-system-packages", "prefix", "python", "system", "target"})
+"""Keys of the table `pip` of uv's configuration that do the same."""
 # GITHUB_ENV and its like let a process write into later steps of a workflow; ACTIONS_ holds its tokens.
 _DROPPED_PREFIXES = ("ACTIONS_", "GITHUB_")
 _SECRET = re.compile(
@@ -81,7 +96,7 @@ def make_environment(folder: Path, paths: Sequence[Path], *, with_pip: bool) -> 
             run_bounded(
                 command, cwd=folder, environment=os.environ, timeout_s=PROBE_TIMEOUT_S, keep=PROBE_OUTPUT_MAX
             )  # where it cannot, `pip` says that there is none
-        for name in ("pip", "pip3"):
+        for name in ("pip", "pip3", f"pip{sys.version_info[0]}.{sys.version_info[1]}"):
             script = python.with_name(name)
             script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} -P -m pip "$@"\n', encoding="utf-8")
             script.chmod(0o755)
@@ -137,11 +152,112 @@ def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dic
         kept[name] = str(cache / folder)
         (cache / folder).mkdir(parents=True, exist_ok=True)
     kept["PATH"] = os.pathsep.join((str(binaries), environ.get("PATH", os.defpath)))
+    for name, value in pip_settings(environ).items():
+        kept.setdefault(name, value)
+    kept["PIP_CONFIG_FILE"] = os.devnull  # no file of settings: the variables hold what may be kept of them
+    kept["UV_PROJECT_ENVIRONMENT"] = str(binaries.parent)  # `uv sync` would make one of its own in the tree
     kept["PYTHONDONTWRITEBYTECODE"] = (
         "1"  # until a launch has set where to: see evenbench.runner.worker.launch.jobs.enter_root
     )
     kept["PYTHONHASHSEED"] = "0"  # sets and dicts of strings are walked in the same order on every side
     return kept
+
+
+def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings of pip's configuration files as variables of pip's, such as `PIP_INDEX_URL`, without redirects.
+
+    The files are those that pip reads outside a virtual environment, later ones first in rank:
+    https://pip.pypa.io/en/stable/topics/configuration/.
+    """
+    if environ.get("PIP_CONFIG_FILE") == os.devnull:
+        return {}
+    home = Path(environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    folders = [Path(folder) for folder in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep) if folder]
+    files = [folder / "pip" / "pip.conf" for folder in reversed(folders)]
+    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
+    files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+    files.append(Path(sys.prefix) / "pip.conf")
+    if environ.get("PIP_CONFIG_FILE"):
+        files.append(Path(environ["PIP_CONFIG_FILE"]))
+    settings = {}
+    for file in files:
+        config = configparser.RawConfigParser()
+        with contextlib.suppress(OSError, UnicodeDecodeError, configparser.Error):
+            config.read(file, encoding="utf-8")
+        for section in ("global", "install"):
+            for key, value in config.items(section) if config.has_section(section) else ():
+                name = key.lower().replace("_", "-").removeprefix("--")
+                if value and name not in PIP_REDIRECTS:
+                    settings[f"PIP_{name.upper().replace('-', '_')}"] = value
+    return settings
+
+
+def refuse_uv_redirects(environ: Mapping[str, str], root: Path, command: str) -> None:
+    """Refuse a set-up by uv whose configuration installs somewhere else than into the side's environment.
+
+    Raises:
+        UsageError: a file does; names it and the key.
+    """
+    if not re.search(r"\buv\b", command):
+        return
+    home = Path(environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - never raises
+    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"
+    for file in (Path("/etc/uv/uv.toml"), user, root / "uv.toml", root / "pyproject.toml"):
+        table: Any = {}
+        with contextlib.suppress(OSError, ValueError):
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        if file.name == "pyproject.toml":
+            table = table.get("tool", {}).get("uv", {})
+        pip = table.get("pip", {}) if isinstance(table, dict) else {}
+        keys = sorted(UV_REDIRECTS & set(pip)) if isinstance(pip, dict) else []
+        if keys:
+            raise UsageError(
+                f"{file} sets pip.{keys[0]}, so uv would install past the environment of a side",
+                "remove that key, or set up with pip",
+            )
+
+
+def installed_names(paths: Sequence[Path], own: Path) -> dict[str, int]:
+    """What the site directories of our own interpreter hold, with the time of change: a set-up must leave it as it is.
+
+    Args:
+        own: the folder of a side, which does not count.
+    """
+    names = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if not path.is_relative_to(own):
+                for entry in os.scandir(path):
+                    if entry.name != "__pycache__":
+                        names[entry.path] = entry.stat(follow_symlinks=False).st_mtime_ns
+    return names
+
+
+def refuse_changed_packages(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Refuse a side whose set-up changed the packages of our own interpreter, which both sides see.
+
+    Raises:
+        NothingMeasured: it did; names what is new, changed or gone.
+    """
+    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    if changed:
+        raise NothingMeasured(
+            f"set-up of {name} changed what both sides share: {', '.join(sorted(changed)[:3])}",
+            "let it install into the side's environment, with `pip` or `python -m pip` as PATH has them",
+        )
+
+
+def refuse_noexec(folder: Path) -> None:
+    """Refuse a temporary folder from which nothing can be run.
+
+    Raises:
+        UsageError: its file system is mounted noexec.
+    """
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise UsageError(
+            f"{folder} is mounted noexec, so the environments of the sides cannot run there",
+            "name another folder with TMPDIR",
+        )
 
 
 def given_python(name: str, text: str) -> Path:
@@ -175,7 +291,7 @@ def given_python(name: str, text: str) -> Path:
 def run_setup(name: str, command: str, root: Path, variables: Mapping[str, str], *, log: Callable[[str], None]) -> None:
     """Run a side's set-up command in its tree; see `refuse_failed_setup`."""
     finished = run_bounded(
-        ["/bin/sh", "-c", command],
+        ["/bin/sh", "-e", "-c", command],  # as `run:` of a workflow: it ends at the first line that fails
         cwd=root,
         environment=variables,
         timeout_s=SETUP_TIMEOUT_S,
@@ -203,4 +319,5 @@ def refuse_failed_setup(name: str, command: str, finished: Finished, *, log: Cal
     for line in lines:
         log(f"{name} | {line}")
     last = " | ".join(line[:SETUP_LINE_MAX] for line in lines[-SETUP_LINES:]) or "no output"
-    raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {command}" if command else "")
+    shown = "; ".join(line.strip() for line in command.splitlines() if line.strip())
+    raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {shown}" if shown else "")

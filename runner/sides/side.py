@@ -15,11 +15,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from ..errors import ConfigError, NothingMeasured
+from ..errors import ConfigError
 from ..process.bounded import Finished, readable, run_bounded
 from ..records import SideName
 from .checkouts import Checkout, SideSpec, check_out, owned_prefix, prune_stale, release_below
-from .environments import given_python, make_environment, run_setup, shared_paths, side_variables
+from .environments import (
+    given_python,
+    installed_names,
+    make_environment,
+    refuse_changed_packages,
+    refuse_noexec,
+    refuse_uv_redirects,
+    run_setup,
+    shared_paths,
+    side_variables,
+)
 from .git import repository_root
 from .trees import copy_tree, make_readable, remove_tree
 
@@ -80,6 +90,7 @@ class Sides:
 
     def __enter__(self) -> Self:
         self._scratch.mkdir(parents=True, exist_ok=True)
+        refuse_noexec(self._scratch)
         prune_stale(self._repo, self._scratch)
         self._folder = Path(tempfile.mkdtemp(prefix=owned_prefix(), dir=self._scratch)).resolve()
         return self
@@ -153,16 +164,20 @@ def prepare(
     if command and checkout.kind != "ref":
         root = folder / "tree"
         copy_tree(checkout.root, root, exclude=(*exclude, scratch))
+    paths: list[Path] = []
     if spec.python:
         python = given_python(spec.name, spec.python)
     else:
+        refuse_uv_redirects(os.environ, root, command)
         paths = shared_paths(os.environ, repository_root(repo or checkout.root), root)
         python = make_environment(folder / "env", paths, with_pip=bool(command))
     cache = folder / "cache"
     variables = side_variables(os.environ, python, cache)
     if command:
         log(f"{checkout.name}: set-up: {command}")
+        before = installed_names(paths, folder)
         run_setup(checkout.name, command, root, variables, log=log)
+        refuse_changed_packages(checkout.name, before, installed_names(paths, folder))
     return Side(checkout.name, checkout, root, python, variables, cache)
 
 
@@ -178,26 +193,28 @@ def run_python(side: Side, arguments: Sequence[str], keep: int, timeout_s: float
     )
 
 
-def shared_preload(preload: Sequence[str], base: Side, head: Side, *, run: RunPython = run_python) -> None:
-    """Refuse modules to preload that are one and the same file for both sides.
+def check_preload(preload: Sequence[str], side: Side, *, run: RunPython = run_python) -> None:
+    """Refuse modules to preload that a side does not have. That both sides have their own is seen when they load them.
 
     Args:
         run: runs the Python of a side.
 
     Raises:
-        NothingMeasured: a module of both sides is a single file that is not part of both trees.
-        ConfigError: a side has no such module, or cannot look for it.
+        ConfigError: the side has no such module, or cannot look for it.
     """
     if not preload:
         return
-    found = [_find(preload, side, run) for side in (base, head)]
-    for name in preload:
-        first, second = (where[name] for where in found)
-        if first and first == second and not (base.owns(first) and head.owns(first)):
-            raise NothingMeasured(
-                f"nothing would be compared: both sides load {name} from {first}",
-                "let `setup` install it in each side, or take it out of `preload`",
-            )
+    finished = run(side, ["-P", "-c", _FIND, str(side.root), *preload], FIND_OUTPUT_MAX, FIND_TIMEOUT_S)
+    try:
+        missing = [str(name) for name in json.loads(finished.output)]
+    except (ValueError, TypeError):
+        reason = (readable(finished.errors) or [f"exit status {finished.status}"])[-1]
+        raise ConfigError(f"preload: {side.name} cannot look for {', '.join(preload)}: {reason}") from None
+    if missing:
+        raise ConfigError(
+            f"preload: {side.name} has no module {', '.join(missing)}",
+            "let `setup` install it, or remove it from `preload`",
+        )
 
 
 # Runs in the side's interpreter. Answers on a copy of stdout, as modules that it imports may print.
@@ -206,31 +223,13 @@ import importlib.util, json, os, sys
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 sys.path.insert(0, sys.argv[1])
-found = {}
+missing = []
 for name in sys.argv[2:]:
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
         spec = None
-    if spec is not None:
-        places = [spec.origin] if spec.has_location else sorted(spec.submodule_search_locations or [])[:1]
-        found[name] = os.path.realpath(places[0]) if places else ""
-print(json.dumps(found), file=answer, flush=True)
+    if spec is None:
+        missing.append(name)
+print(json.dumps(missing), file=answer, flush=True)
 """
-
-
-def _find(modules: Sequence[str], side: Side, run: RunPython) -> dict[str, str]:
-    """The real path of each module's file as a launch of the side would find it; empty for a built-in one."""
-    finished = run(side, ["-P", "-c", _FIND, str(side.root), *modules], FIND_OUTPUT_MAX, FIND_TIMEOUT_S)
-    try:
-        found = json.loads(finished.output)
-    except ValueError:
-        reason = (readable(finished.errors) or [f"exit status {finished.status}"])[-1]
-        raise ConfigError(f"preload: {side.name} cannot look for {', '.join(modules)}: {reason}") from None
-    missing = [name for name in modules if name not in found]
-    if missing:
-        raise ConfigError(
-            f"preload: {side.name} has no module {', '.join(missing)}",
-            "let `setup` install it, or take it out of `preload`",
-        )
-    return {name: str(found[name]) for name in modules}

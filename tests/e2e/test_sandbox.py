@@ -152,11 +152,17 @@ def test_a_set_up_that_fails_is_told_and_leaves_nothing(repository: Repository, 
     assert "error: set-up of head failed with exit status 7: it broke (hint: the command was: echo" in ended.error
 
 
-def test_preloading_what_is_the_same_for_both_sides_is_refused(repository: Repository, host: Host) -> None:
-    repository.commit({"cases/suites.yaml": suites("preload: [numpy]")})
+def test_a_library_of_others_may_be_preloaded_and_a_copy_of_ones_own_may_not(
+    repository: Repository, host: Host
+) -> None:
+    repository.commit({"cases/suites.yaml": suites("preload: [numpy]"), "numpy_tools/__init__.py": ""})
+    ended = evenbench(repository, host, "compare", "HEAD", "HEAD")
+    assert ended.code == 0, ended
+    # A project that the image holds as well, and that no set-up puts into the sides.
+    repository.commit({"pyproject.toml": "[project]\nname = 'numpy'\n"})
     ended = evenbench(repository, host, "compare", "HEAD", "HEAD")
     assert ended.code == 4
-    assert "both sides load numpy from /opt/evenbench/" in ended.error
+    assert "both load numpy from /opt/evenbench/" in ended.error
 
 
 def test_cases_of_head_run_on_both_sides(repository: Repository, host: Host) -> None:

@@ -283,7 +283,7 @@ def _side(side: SideFacts) -> list[str]:
     commit = " ".join(filter(None, (side.sha or side.label, f"({wording.DIRTY})" if side.dirty else "")))
     label = side.label if side.sha and side.label not in (".", side.name) else ""
     software = [f"{name} {each}" for name, found in (("python", side.python), ("torch", side.torch)) for each in found]
-    return [text for text in (commit, label, *software) if text]
+    return [text for text in (commit, label, *software, *map(wording.module, side.modules)) if text]
 
 
 def _judged_by(comparison: Comparison) -> list[str]:

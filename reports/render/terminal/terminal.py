@@ -97,6 +97,7 @@ def terminal(comparison: Comparison, width: int = WIDE, *, colour: bool = False)
         wording.control(comparison),
         " · ".join(wording.nightly(comparison)),
         wording.spent(about),
+        wording.modules(about),
         *wording.reading(comparison),
     ]
     return written(

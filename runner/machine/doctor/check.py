@@ -65,6 +65,10 @@ def _free_bytes(folder: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
+def _noexec(folder: Path) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_NOEXEC)
+
+
 def _load() -> tuple[float, int]:
     return os.getloadavg()[0], os.cpu_count() or 1
 
@@ -77,6 +81,7 @@ class Probes:
         device_files: those of NVIDIA GPUs; present even where no driver answers.
         run: runs a program, given its arguments, environment and time limit in seconds.
         free_bytes: free space of a folder, after a write into it; raises OSError where that fails.
+        noexec: whether a folder's file system runs no programs; raises OSError.
         load: the load average of the last minute and the number of CPUs; raises OSError.
     """
 
@@ -86,6 +91,7 @@ class Probes:
     run: Callable[[Sequence[str], Mapping[str, str], float], Finished] = _run
     temporary: Callable[[], str] = tempfile.gettempdir
     free_bytes: Callable[[Path], int] = _free_bytes
+    noexec: Callable[[Path], bool] = _noexec
     clock_step_ns: Callable[[], int] = clock_resolution_ns
     load: Callable[[], tuple[float, int]] = _load
     pause: Callable[[float], None] = time.sleep

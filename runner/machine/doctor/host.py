@@ -45,6 +45,9 @@ def _folder(name: str, find: Callable[[], Path], elsewhere: str, probes: Probes)
     should, fix = f"writable, {FREE_MIN_GIB:g} GiB free", f"free some space, or choose another folder with {elsewhere}"
     try:
         folder = find()
+        if name == "temp folder" and probes.noexec(folder):
+            fix = f"mount it without noexec, or name another folder with {elsewhere}"
+            return Check(name, "unfit", one_line(f"{folder} is mounted noexec"), "able to run programs", fix)
         free = probes.free_bytes(folder) / (1 << 30)
     except OSError as error:
         return Check(name, "unfit", f"cannot be written: {one_line(str(error))}", should, fix)

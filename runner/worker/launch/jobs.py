@@ -18,7 +18,7 @@ from ...case.declare import GridPoint
 from ...errors import CaseError, EvenbenchError
 from ...process import leftovers, stacks
 from ...process.channel import Channel
-from . import measure, prepare, telemetry
+from . import measure, origins, prepare, telemetry
 from .bench import one_line
 from .instruments import Instruments
 from .restore import Guard
@@ -53,6 +53,7 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         channel.send({"event": "done"})
         return
     points = discover.points_of(found)
+    _report_origins(job, channel)
     if job["kind"] == "discover":
         _discover(found, points, channel)
     else:
@@ -82,7 +83,14 @@ def run(job: dict[str, Any], channel: Channel) -> None:
                 break
         if values := seen.stop():
             channel.send({"event": "telemetry", "values": values})
+        _report_origins(job, channel)  # with what the cases have imported meanwhile
     channel.send({"event": "done"})
+
+
+def _report_origins(job: dict[str, Any], channel: Channel) -> None:
+    """Say where the project's modules came from, where the driver wants to know."""
+    if "origin" in job:
+        channel.send(origins.report(job["origin"], job["cases"], hashed=job["kind"] != "measure"))
 
 
 def _on_cuda(job: dict[str, Any]) -> bool:

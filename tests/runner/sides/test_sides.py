@@ -20,10 +20,10 @@ from evenbench.runner.sides import (
     Sides,
     SideSpec,
     check_out,
+    check_preload,
     checkouts,
     copy_tree,
     prepare,
-    shared_preload,
     side_config_text,
 )
 from evenbench.runner.sides.checkouts import SUITES_MAX, owned_prefix, prune_stale
@@ -619,7 +619,6 @@ def test_installing_a_package_puts_one_copy_into_each_side(run: Sides, repo: Pat
     assert [value for value, _ in said] == ["1", "2"]
     for side, (_, file) in zip(both, said, strict=True):
         assert Path(file).is_relative_to(run.folder / side.name / "env")
-    shared_preload(["newlib"], *both)
 
 
 def test_failing_setup_ends_the_run_with_its_last_words(run: Sides) -> None:
@@ -647,7 +646,7 @@ def test_given_interpreter_is_used_as_it_is(run: Sides) -> None:
     assert (side.root / "found").read_text() == f"{Path(sys.executable).parent / 'python'}\n"
 
 
-# --------------------------------------------------------------------------------------------------------- shared preload
+# --------------------------------------------------------------------------------------------------------------- preload
 
 
 def bare_side(name: SideName, root: Path, **variables: str) -> Side:
@@ -669,44 +668,27 @@ def two_sides(tmp_path: Path, **files: str) -> tuple[Side, Side]:
     return made[0], made[1]
 
 
-def test_separate_modules_are_fine(tmp_path: Path) -> None:
+def test_modules_that_each_side_has_are_fine(tmp_path: Path) -> None:
     files = {"mylib/__init__.py": "print('noise')", "mylib/fast.py": "", "space/a.py": ""}
-    shared_preload(["mylib", "mylib.fast", "space", "sys"], *two_sides(tmp_path, **files))
-
-
-def test_one_file_behind_both_sides_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NothingMeasured, match="nothing would be compared: both sides load common from .*common.py"):
-        shared_preload(["common"], *two_sides(tmp_path))
-
-
-def test_head_reaching_into_bases_tree_is_refused(tmp_path: Path) -> None:
-    base, head = two_sides(tmp_path)
-    (base.root / "one.py").write_text("")
-    (head.root / "one.py").symlink_to(base.root / "one.py")
-    with pytest.raises(NothingMeasured, match="one.py"):
-        shared_preload(["one"], base, head)
-
-
-def test_the_same_tree_on_both_sides_may_share_its_modules(tmp_path: Path) -> None:
-    base, _ = two_sides(tmp_path, **{"mylib.py": ""})
-    shared_preload(["mylib"], base, bare_side("head", base.root))
+    for side in two_sides(tmp_path, **files):
+        check_preload(["mylib", "mylib.fast", "space", "sys", "common"], side)
 
 
 def test_missing_module_names_the_side(tmp_path: Path) -> None:
     base, head = two_sides(tmp_path, **{"mylib.py": ""})
     (head.root / "mylib.py").unlink()
+    check_preload(["mylib"], base)
     with pytest.raises(ConfigError, match="preload: head has no module mylib"):
-        shared_preload(["mylib"], base, head)
+        check_preload(["mylib"], head)
     with pytest.raises(ConfigError, match="base has no module absent.part"):
-        shared_preload(["absent.part"], base, head)
+        check_preload(["absent.part"], base)
 
 
 def test_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
-    base, head = two_sides(tmp_path, **{"mylib/__init__.py": "raise OSError('no device')"})
+    base, _ = two_sides(tmp_path, **{"mylib/__init__.py": "raise OSError('no device')"})
     with pytest.raises(ConfigError, match="base cannot look for mylib.fast: OSError: no device"):
-        shared_preload(["mylib.fast"], base, head)
+        check_preload(["mylib.fast"], base)
 
 
 def test_nothing_to_preload_starts_nothing(tmp_path: Path) -> None:
-    broken = Side("base", at(tmp_path), tmp_path, tmp_path / "no-python", {}, tmp_path)
-    shared_preload([], broken, broken)
+    check_preload([], Side("base", at(tmp_path), tmp_path, tmp_path / "no-python", {}, tmp_path))

@@ -171,8 +171,8 @@ class TestLabels:
         ]
         chart = roofline(Peaks("cpu", "", {"compute/float32": 1e13, "memory/copy": 1e12}, ()), cases)
         assert chart is not None
-        x = Axis(*chart["encoding"]["x"]["scale"]["domain"], pixels=760)
-        y = Axis(*chart["encoding"]["y"]["scale"]["domain"], pixels=430, down=True)
+        (left, right), (bottom, top) = (chart["encoding"][axis]["scale"]["domain"] for axis in "xy")
+        x, y = Axis(left, right, 760), Axis(bottom, top, 430, down=True)
         drawn = [value for value in values(chart, "text") if re.fullmatch("n[0-9]", value["text"])]
         assert len({value["text"] for value in drawn}) == len(drawn)
         assert bool(drawn) == bool(cases)

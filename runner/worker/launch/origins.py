@@ -1,0 +1,128 @@
+"""Which files the project's own modules were loaded from, in this process: the driver compares the two sides.
+
+Only modules that the repository itself holds are reported, and modules of any name that lie in a folder where this side
+has no business, such as the other side's tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+TEXT_MAX = 512 << 10  # characters of names and paths that are reported: half of the longest line of a launch
+HASHED_MAX = 16 << 20  # bytes of a file whose content is hashed; of a larger one, its size
+STANDARD_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120 - as the paths below
+HARNESS = str(Path(__file__).resolve().parents[2])  # evenbench's own folder
+
+
+def report(origin: Mapping[str, Any], cases: str, *, hashed: bool) -> dict[str, Any]:
+    """The `modules` message of this process.
+
+    Args:
+        origin: from the driver: `names`, dotted prefixes of the repository's own modules; `distributions`, names of its
+            projects; `foreign`, folders that modules of this side must not come from.
+        cases: the cases directory, whose files are known to the driver.
+        hashed: with a digest of the files' contents, of each top-level name.
+
+    Returns:
+        `modules`, name → real path; and by top-level name `versions` and, where `hashed`, `digests`.
+    """
+    names, versions = _own_names(origin["names"], origin["distributions"])
+    modules: dict[str, str] = {}
+    for name, path in _loaded():
+        if _is_below(path, HARNESS) or _is_below(path, os.path.realpath(cases)):
+            continue
+        own = any(name == prefix or name.startswith(f"{prefix}.") for prefix in names)
+        if own or (not _is_installed(path) and any(_is_below(path, folder) for folder in origin["foreign"])):
+            modules[name] = path
+    kept: dict[str, str] = {}
+    room = TEXT_MAX
+    for name, path in sorted(modules.items()):
+        room -= len(name) + len(path)
+        if room > 0:
+            kept[name] = path
+    tops = {name.partition(".")[0] for name in kept}
+    for top in tops - versions.keys():
+        version = vars(sys.modules.get(top, sys)).get("__version__")
+        versions[top] = version if isinstance(version, str) and top in sys.modules else ""
+    message: dict[str, Any] = {
+        "event": "modules",
+        "modules": kept,
+        "versions": {top: versions[top][:100] for top in tops},
+    }
+    if hashed:
+        message["digests"] = {top: _digest(kept, top) for top in tops}
+    return message
+
+
+def _own_names(names: Sequence[str], distributions: Sequence[str]) -> tuple[set[str], dict[str, str]]:
+    """Prefixes of the project's modules, and versions by top-level name: of the tree, and of what is installed of it."""
+    prefixes, versions = set(names), {}
+    for name in distributions:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError, OSError, ValueError):
+            distribution = importlib.metadata.distribution(name)
+            for top in _top_level(distribution):
+                prefixes.add(top)
+                versions[top] = str(distribution.version)
+    return prefixes, versions
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> set[str]:
+    """The top-level modules that an installed project has; of a namespace package, what lies in it."""
+    listed = (distribution.read_text("top_level.txt") or "").split()
+    tops = set()
+    for file in distribution.files or ():
+        parts = file.parts
+        if parts[0].endswith((".dist-info", ".egg-info", ".data")) or parts[0] in {"..", "__pycache__"}:
+            continue
+        if len(parts) == 1:
+            name = re.match(r"(\w+)(\.[\w-]+)?\.(py|so|pyd)$", parts[0])
+            if name and not name[1].startswith("__editable__"):
+                tops.add(name[1])
+        elif len(parts) == 2 and parts[1] == "__init__.py":
+            tops.add(parts[0])
+    return tops | {name for name in listed if name.isidentifier()}
+
+
+def _loaded() -> Iterator[tuple[str, str]]:
+    """Name and real path of every module that was loaded from a file. Asks no module: some import when they are asked."""
+    real = functools.cache(os.path.realpath)
+    for name, module in list(sys.modules.items()):
+        with contextlib.suppress(Exception):  # anything may stand in sys.modules
+            path = object.__getattribute__(module, "__dict__").get("__file__")
+            if isinstance(name, str) and isinstance(path, str) and path:
+                file = os.path.join(real(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120 - many
+                yield name, os.path.realpath(file) if os.path.islink(file) else file  # noqa: PTH114 - as above
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_installed(path: str) -> bool:
+    """Whether a file is the interpreter's, or lies among installed packages: an environment may lie in a checkout."""
+    return "/site-packages/" in path or "/dist-packages/" in path or _is_below(path, STANDARD_LIBRARY)
+
+
+def _digest(modules: Mapping[str, str], top: str) -> str:
+    digest = hashlib.sha256()
+    for name, path in modules.items():
+        if name.partition(".")[0] == top:
+            digest.update(f"{name}\0".encode("utf-8", "replace") + _content(Path(path)))
+    return digest.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        return hashlib.sha256(path.read_bytes()).digest() if size <= HASHED_MAX else str(size).encode()
+    except OSError:  # gone since, or in an archive
+        return b""

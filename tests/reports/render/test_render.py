@@ -488,7 +488,7 @@ class TestJson:
         found = mixed()
         data = json.loads(json.dumps(as_json(found)))
         assert data["schema"] == "evenbench.comparison/1.0"
-        assert data["run"]["schema"] == "evenbench.results/1.0"
+        assert data["run"]["schema"] == SCHEMA
         assert data["counts"] == dict(found.counts)
         for row, written in zip(found.rows, data["rows"], strict=True):
             assert (written["case"], written["verdict"], written["change"]) == (row.case, row.verdict, row.change)

@@ -16,6 +16,8 @@ from evenbench.runner.records import ModuleOrigin, SideName
 from evenbench.runner.sides import Checkout, Side
 from evenbench.runner.worker.launch import origins
 
+BOTH: tuple[SideName, SideName] = ("base", "head")
+
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:
     for name, text in files.items():
@@ -95,7 +97,7 @@ class TestModuleOrigins:
         assert ended.value.exit_code == 4
 
     def test_a_part_of_a_library_that_both_share_is_enough(self, both: ModuleOrigins, tmp_path: Path) -> None:
-        for name in ("base", "head"):
+        for name in BOTH:
             both.take(name, report(mylib=tmp_path / name / "tree/mylib/__init__.py"))
         both.take("base", report(mylib___C="/opt/mylib/_C.so"))
         with pytest.raises(NothingMeasured, match=r"both load mylib._C from /opt/mylib/_C.so"):
@@ -103,7 +105,8 @@ class TestModuleOrigins:
 
     def test_each_its_own_is_fine_and_recorded(self, both: ModuleOrigins, tmp_path: Path) -> None:
         digest = "ab" * 32
-        for name, place in (("base", "tree"), ("head", "env/lib/python3.12/site-packages")):
+        places: dict[SideName, str] = {"base": "tree", "head": "env/lib/python3.12/site-packages"}
+        for name, place in places.items():
             folder = tmp_path / name / place / "mylib"
             message = report(mylib=folder / "__init__.py", mylib__ops=folder / "ops.py")
             both.take(name, message | {"versions": {"mylib": "1.2"}, "digests": {"mylib": digest}})
@@ -131,18 +134,18 @@ class TestModuleOrigins:
 
     def test_one_tree_compared_with_itself_shares_its_files(self, tmp_path: Path, repo: Path) -> None:
         same = ModuleOrigins([side("base", tmp_path, root=repo), side("head", tmp_path, root=repo)], repo)
-        for name in ("base", "head"):
+        for name in BOTH:
             same.take(name, report(mylib=repo / "mylib/__init__.py"))
 
     def test_one_path_in_two_containers_is_two_files(self, tmp_path: Path, repo: Path) -> None:
         sides = []
-        for name in ("base", "head"):
+        for name in BOTH:
             local = side(name, tmp_path)
             sides.append(
                 Side(name, local.checkout, Path("/side/tree"), local.python, {}, Path("/cache"), private=Path("/side"))
             )
         apart = ModuleOrigins(sides, repo)
-        for name in ("base", "head"):
+        for name in BOTH:
             apart.take(name, report(mylib="/side/env/lib/site-packages/mylib/__init__.py"))
         apart.take("base", report(other="/opt/image/mylib.py"))
         with pytest.raises(NothingMeasured, match="/opt/image/mylib.py"):

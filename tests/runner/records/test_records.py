@@ -381,7 +381,7 @@ class TestInOnePass:
 
 
 class TestNewerMinorVersion:
-    NEWER = header_line(schema="evenbench.results/1.1", new_key=1)
+    NEWER = header_line(schema="evenbench.results/1.2", new_key=1)
 
     def test_unknown_keys_are_skipped(self) -> None:
         found = read(lines_of(self.NEWER, measurement_line(new_key={"a": 1})))

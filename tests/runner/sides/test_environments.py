@@ -16,8 +16,11 @@ from evenbench.runner.sides import environments
 from evenbench.runner.sides.environments import (
     CACHES,
     PTH_FILE,
+    UV_REDIRECTS,
     given_python,
     make_environment,
+    pip_settings,
+    refuse_uv_redirects,
     run_setup,
     shared_paths,
     side_variables,
@@ -153,14 +156,66 @@ def test_variables_lose_secrets_and_what_redirects_python(tmp_path: Path) -> Non
     }
     environ = {"PATH": "/usr/bin", **kept, **tokens, **dict.fromkeys(lost, "x")}
     python = tmp_path / "bin" / "python"
-    found = side_variables(environ, python, tmp_path / "cache")
+    found = side_variables({**environ, "PIP_CONFIG_FILE": os.devnull}, python, tmp_path / "cache")
     caches = {name: str(tmp_path / "cache" / folder) for name, folder in CACHES.items()}
     assert found == {
         **kept, **caches, "PATH": f"{python.parent}{os.pathsep}/usr/bin", "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1", "PIP_CONFIG_FILE": os.devnull, "UV_PROJECT_ENVIRONMENT": str(tmp_path),
     }  # fmt: skip
     assert all(Path(folder).is_dir() for folder in caches.values())
     assert len(set(caches.values())) == len(caches)
+
+
+def settings_file(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_settings_of_pips_files_are_kept_but_for_redirects(tmp_path: Path) -> None:
+    settings_file(tmp_path / "xdg/pip/pip.conf", "[global]\nindex-url = https://low\nproxy = http://p\ntarget = /x\n")
+    settings_file(tmp_path / "home/.pip/pip.conf", "[global]\nindex_url = https://middle\nno-index = \nroot = /r\n")
+    own = settings_file(
+        tmp_path / "own.conf",
+        "[install]\nfind-links =\n  /a\n  /b\nuser = true\nprefix = /p\n[wheel]\nbuild = /no\n[global]\nrequire-virtualenv = 1\n",
+    )
+    environ = {
+        "HOME": str(tmp_path / "home"), "XDG_CONFIG_DIRS": str(tmp_path / "xdg"), "XDG_CONFIG_HOME": str(tmp_path),
+        "PIP_CONFIG_FILE": str(own),
+    }  # fmt: skip
+    found = pip_settings(environ)
+    assert {name: found[name] for name in ("PIP_INDEX_URL", "PIP_PROXY", "PIP_FIND_LINKS")} == {
+        "PIP_INDEX_URL": "https://middle", "PIP_PROXY": "http://p", "PIP_FIND_LINKS": "\n/a\n/b",
+    }  # fmt: skip
+    lost = ("TARGET", "ROOT", "USER", "PREFIX", "REQUIRE_VIRTUALENV", "BUILD", "NO_INDEX")
+    assert not [name for name in lost if f"PIP_{name}" in found]
+
+
+@pytest.mark.parametrize("text", ["[global\n", "no section = 1\n", "[global]\nindex-url\n", "\x00"])
+def test_a_file_that_pip_could_not_read_either_is_left_out(tmp_path: Path, text: str) -> None:
+    own = settings_file(tmp_path / "own.conf", text)
+    assert "PIP_INDEX_URL" not in pip_settings(
+        {"HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path), "PIP_CONFIG_FILE": str(own)}
+    )
+
+
+@pytest.mark.parametrize("key", sorted(UV_REDIRECTS))
+@pytest.mark.parametrize("file", ["home/.config/uv/uv.toml", "tree/uv.toml", "tree/pyproject.toml"])
+def test_a_redirect_of_uv_is_refused_by_name(tmp_path: Path, file: str, key: str) -> None:
+    table = "[tool.uv.pip]" if file.endswith("pyproject.toml") else "[pip]"
+    path = settings_file(tmp_path / file, f'{table}\n{key} = "x"\n')
+    (tmp_path / "tree").mkdir(exist_ok=True)
+    environ = {"HOME": str(tmp_path / "home")}
+    with pytest.raises(UsageError) as refused:
+        refuse_uv_redirects(environ, tmp_path / "tree", "uv pip install .")
+    assert refused.value.message.startswith(f"{path} sets pip.{key}, so uv would install past")
+    refuse_uv_redirects(environ, tmp_path / "tree", "pip install .")  # which does not read it
+
+
+def test_an_index_for_uv_is_fine(tmp_path: Path) -> None:
+    settings_file(tmp_path / "uv.toml", '[pip]\nindex-url = "https://i"\n')
+    settings_file(tmp_path / "pyproject.toml", 'tool = "x"\n')
+    refuse_uv_redirects({"HOME": str(tmp_path)}, tmp_path, "uv pip install .")
 
 
 def test_an_environment_is_active(tmp_path: Path) -> None:

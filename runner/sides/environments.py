@@ -206,10 +206,9 @@ def refuse_uv_redirects(environ: Mapping[str, str], root: Path, command: str) ->
         table: Any = {}
         with contextlib.suppress(OSError, ValueError):
             table = tomllib.loads(file.read_text(encoding="utf-8"))
-        if file.name == "pyproject.toml":
-            table = table.get("tool", {}).get("uv", {})
-        pip = table.get("pip", {}) if isinstance(table, dict) else {}
-        keys = sorted(UV_REDIRECTS & set(pip)) if isinstance(pip, dict) else []
+        for key in ("tool", "uv", "pip") if file.name == "pyproject.toml" else ("pip",):
+            table = table.get(key) if isinstance(table, dict) else None
+        keys = sorted(UV_REDIRECTS & set(table)) if isinstance(table, dict) else []
         if keys:
             raise UsageError(
                 f"{file} sets pip.{keys[0]}, so uv would install past the environment of a side",

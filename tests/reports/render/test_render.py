@@ -28,7 +28,7 @@ from evenbench.reports.render.data.json import as_json
 from evenbench.reports.render.terminal.terminal import run_table, terminal
 from evenbench.reports.rows.outcome import Comparison, Report
 from evenbench.runner.config import Mute
-from evenbench.runner.records import Input, PlantRecord, SideInfo
+from evenbench.runner.records import SCHEMA, Input, PlantRecord, SideInfo
 from tests import build
 from tests.build import Case
 

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout, sys.stderr = without_commands(sys.stdout), without_commands(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a table has signs that an ASCII terminal lacks
+            stream.reconfigure(errors="evenbench.plainly")  # a table has signs that an ASCII terminal lacks
     interrupt = _Interrupt()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # Ctrl-C, a workflow's cancel, a closed terminal
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it

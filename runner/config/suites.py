@@ -186,11 +186,25 @@ class _MuteKeys(Keys):
     until: Annotated[date, BeforeValidator(_day)]
 
 
+def _path(pattern: str) -> str:
+    """A pattern of `paths`, by the rules of a .gitignore. Refuses one that would match nothing."""
+    plain = pattern.removeprefix("!").strip()
+    if "{" in plain and "}" in plain:
+        raise PydanticCustomError("path", "has braces, which match nothing: write a pattern for each")
+    if "\\" in plain:
+        raise PydanticCustomError("path", "has a backslash: separate folders with /")
+    if plain.count("[") != plain.count("]"):
+        raise PydanticCustomError("path", "has a bracket that is not closed")
+    if not plain.strip("/.") or plain.startswith(("#", "//", "../")) or "/../" in plain:
+        raise PydanticCustomError("path", "matches no file of the repository: paths are relative to its root")
+    return pattern
+
+
 class _SuitesFile(Keys):
     version: int
     setup: Text = ""
     preload: Annotated[tuple[Name, ...], AnyList] = ()
-    paths: Annotated[tuple[Text, ...], AnyList] = ()
+    paths: Annotated[tuple[Annotated[Text, AfterValidator(_path)], ...], AnyList] = ()
     image: Text = ""
     defaults: DefaultsKeys = DefaultsKeys()
     suites: Annotated[dict[Name, SuiteKeys], Field(max_length=MOST_ITEMS)] = {}  # noqa: RUF012 - pydantic copies it

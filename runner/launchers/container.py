@@ -131,7 +131,10 @@ class ContainerLauncher:
             created = self._call("volume", "create", "--label", LABEL, volume)
             if created.status != 0:
                 raise UnfitMachine(f"{self._engine} makes no volume: {_last_line(created)}", DOCTOR)
-        mounts = [Mount(str(sides.source(checkout)), SOURCE), *self._mounts(spec.name, making=True)]
+        mounts = [
+            Mount(str(sides.source(checkout, with_git=bool(command))), SOURCE),
+            *self._mounts(spec.name, making=True),
+        ]
         if command:
             sides.say(f"{spec.name}: set-up: {command}")
         finished = self._run(

@@ -74,7 +74,8 @@ def _limit(*files: str) -> int | None:
 def make_side(*, with_pip: bool) -> None:
     """A writable copy of the checkout, and an environment that also sees the image's packages."""
     root = Path(ROOT)
-    shutil.copytree(SOURCE, root, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    linked = Path(SOURCE, ".git").is_file()  # to a repository that is not here
+    shutil.copytree(SOURCE, root, symlinks=True, ignore=shutil.ignore_patterns(".git") if linked else None)
     make_environment(Path(ENVIRONMENT), shared_paths(os.environ, root, root), with_pip=with_pip)
 
 

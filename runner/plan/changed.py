@@ -1,12 +1,14 @@
-"""What a pull request changes, and whether that is worth measuring: git's words held against base's suites.yaml."""
+"""What a pull request changes, and whether that is worth measuring by `paths` of base's suites.yaml."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+
+from pathspec import GitIgnoreSpec
 
 from ..config import Config, parse
 from ..errors import UsageError
@@ -59,36 +61,64 @@ def changed(folder: Path, base: str, head: str, cases: str, *, from_merge_base: 
     cases_from = "own" if has_cases[old] else "head"
     if always:
         return CommitRange(old, new, True, "It was asked for.", cases_from, from_merge_base)
-    files = git("diff", "--name-only", "-z", "--no-renames", old, new, "--", cwd=repo).output.split(b"\0")
-    names = [os.fsdecode(name) for name in files if name]
-    measure, why = worth_measuring(_config(repo, old, cases), names)
+    files, submodules = _changed_files(repo, old, new)
+    measure, why = worth_measuring(_config(repo, old, cases), files, submodules)
     return CommitRange(old, new, measure, why, cases_from, from_merge_base)
 
 
-def worth_measuring(config: Config | None, files: Sequence[str]) -> tuple[bool, str]:
+def worth_measuring(config: Config | None, files: Sequence[str], submodules: Collection[str] = ()) -> tuple[bool, str]:
     """Whether changes of `files` are worth measuring by `paths` of suites.yaml, and why.
 
     Args:
         config: base's; None where base has none.
         files: changed files, relative to the repository.
+        submodules: those of them that are submodules, whose own files are not known here.
     """
     if config is None or not config.paths:
         return True, "suites.yaml of the base names no `paths`, so every change is measured."
-    number, changed = len(touched(config.paths, files)), count(len(files), "changed file")
+    number, changed = len(touched(config.paths, files, submodules)), count(len(files), "changed file")
     if number:
         return True, f"{number:,} of {changed} {'is' if number == 1 else 'are'} named by `paths` of suites.yaml."
     return False, f"None of {changed} is named by `paths` of suites.yaml."
 
 
-def touched(paths: Iterable[str], files: Iterable[str]) -> list[str]:
-    """The files that a glob of `paths` names: ``*`` and ``?`` stay between slashes, ``**`` crosses them."""
-    expressions = [re.compile(_expression(path), re.DOTALL) for path in paths]
-    return [file for file in files if any(expression.fullmatch(file) for expression in expressions)]
+def touched(paths: Sequence[str], files: Sequence[str], submodules: Collection[str] = ()) -> list[str]:
+    """The files that `paths` match, by the rules of a .gitignore.
+
+    A submodule counts where any of its files could: which of them changed is not known without it.
+    """
+    rules = GitIgnoreSpec.from_lines([f"/{path[2:]}" if path.startswith("./") else path for path in paths])
+    positive = [path for path in paths if not path.startswith("!")]
+    return [
+        file
+        for file in files
+        if rules.match_file(file) or (file in submodules and any(_reaches_into(path, file) for path in positive))
+    ]
 
 
-def _expression(path: str) -> str:
-    pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(pieces.get(piece, re.escape(piece)) for piece in re.split(r"(\*\*/|\*\*|\*|\?)", path))
+def _reaches_into(path: str, folder: str) -> bool:
+    """Whether a pattern may match a file below a folder."""
+    parts = path.removeprefix("./").strip("/").split("/")
+    if len(parts) == 1 and not path.startswith(("/", "./")):
+        return True  # a name, which matches at any depth
+    for part, name in zip(parts, folder.split("/"), strict=False):
+        if part == "**":
+            return True
+        if not fnmatchcase(name, part):
+            return False
+    return True
+
+
+def _changed_files(repo: Path, old: str, new: str) -> tuple[list[str], set[str]]:
+    """The files that differ between two commits, and those of them that are submodules, whatever `ignore` they have."""
+    listing = git("diff", "--raw", "-z", "--no-renames", "--ignore-submodules=none", old, new, "--", cwd=repo).output
+    fields = listing.split(b"\0")
+    files, submodules = [], set()
+    for modes, name in zip(fields[::2], fields[1::2], strict=False):
+        files.append(os.fsdecode(name))
+        if b"160000" in modes.split()[:2] or modes.startswith(b":160000"):  # the mode of a submodule
+            submodules.add(files[-1])
+    return files, submodules
 
 
 def _commit(repo: Path, ref: str) -> str:

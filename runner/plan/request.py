@@ -154,6 +154,7 @@ def header_of(
                 tree=checkout.tree,
                 setup=spec.setup[:SIDE_TEXT_KEPT] if spec.setup is not None else None,
                 python=spec.python,
+                exact=checkout.exact,
             )
             for checkout, spec in zip(checkouts, request.specs, strict=True)
         ],

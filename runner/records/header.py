@@ -33,7 +33,8 @@ class SideInfo(Record):
     """One side as it was planned: where its code comes from.
 
     ``sha`` is empty for a plain directory; ``tree`` hashes the files of a dirty tree or plain directory, else empty.
-    ``setup`` and ``python`` are what the command line gave this side alone; None where it gave nothing.
+    ``setup`` and ``python`` are what the command line gave this side alone; None where it gave nothing. ``exact``: its
+    files are those of the commit and no others, ignored ones included (since version 1.1).
     """
 
     name: SideName
@@ -43,6 +44,7 @@ class SideInfo(Record):
     tree: Hash = ""
     setup: Text | None = None
     python: Text | None = None
+    exact: bool = True
 
 
 class Harness(Record):
@@ -146,9 +148,11 @@ class Header(Record):
 
     @property
     def same_code(self) -> bool:
-        """Whether base and head are one commit, made ready in the same way (A/A)."""
+        """Whether base and head are one commit and nothing else, made ready in the same way (A/A)."""
         sides = {side.name: side for side in self.sides}
         base, head = sides.get("base"), sides.get("head")
         if base is None or head is None or not base.sha or base.dirty or head.dirty:
+            return False
+        if not (base.exact and head.exact):
             return False
         return all(getattr(base, name) == getattr(head, name) for name in ("sha", "tree", "setup", "python"))

@@ -59,7 +59,8 @@ class Checkout:
     """The files of a side as they were found.
 
     `sha` is the full commit id, empty for a directory without git of which none was given. `tree` is a SHA-256 of the
-    files that count (tracked and unignored ones; all of a plain directory), empty for a clean commit.
+    files that count (tracked and unignored ones; all of a plain directory), empty for a clean commit. `exact`: the files
+    are those of the commit and no others, ignored ones included.
     """
 
     name: SideName
@@ -69,6 +70,7 @@ class Checkout:
     tree: str
     kind: Kind
     label: str
+    exact: bool = False
 
 
 def check_out(spec: SideSpec, repo: Path, scratch: Path, *, exclude: Collection[Path] = ()) -> Checkout:
@@ -171,7 +173,20 @@ def _in_place(spec: SideSpec, root: Path, kind: Kind, label: str, exclude: Colle
     entries = git("status", *listing, cwd=root).output.split(b"\0")
     dirty = not sha or bool(counted(root, [os.fsdecode(entry[3:]) for entry in entries if entry], exclude))
     tree = tree_hash(root, exclude) if dirty else ""
-    return Checkout(spec.name, root, sha, dirty, tree, kind, label)
+    return Checkout(spec.name, root, sha, dirty, tree, kind, label, exact=not dirty and _is_exact(root, exclude))
+
+
+def _is_exact(root: Path, exclude: Collection[Path]) -> bool:
+    """Whether a clean tree holds what its commit holds: no file that git ignores, and none that it was told to skip."""
+    flags = git("ls-files", "-v", "-z", cwd=root).output.split(b"\0")
+    if any(not flag.startswith(b"H") for flag in flags if flag):  # S: skip-worktree; lower case: assume-unchanged
+        return False
+    ignored = git("ls-files", "-z", "--others", "--ignored", "--exclude-standard", cwd=root).output.split(b"\0")
+    if counted(root, [os.fsdecode(name) for name in ignored if name], exclude):
+        return False
+    inner = git("ls-files", "-z", "--stage", cwd=root).output.split(b"\0")
+    folders = [root / os.fsdecode(entry.partition(b"\t")[2]) for entry in inner if entry.startswith(b"160000")]
+    return all(has_git(folder) and _is_exact(folder, exclude) for folder in folders)
 
 
 def _worktree(spec: SideSpec, sha: str, repo: Path, scratch: Path) -> Checkout:
@@ -184,7 +199,20 @@ def _worktree(spec: SideSpec, sha: str, repo: Path, scratch: Path) -> Checkout:
     except BaseException:
         _remove_worktree(repo, root)
         raise
-    return Checkout(spec.name, root, sha, False, "", "ref", str(spec.target))
+    return Checkout(spec.name, root, sha, False, "", "ref", _label(str(spec.target), sha, repo), exact=True)
+
+
+def _label(ref: str, sha: str, repo: Path) -> str:
+    """The ref; of a name that git could read in several ways, which of them was taken, and what the others are."""
+    meanings = {}
+    for kind, place in (("tag", "refs/tags"), ("branch", "refs/heads"), ("remote branch", "refs/remotes")):
+        meanings[kind] = _resolve(f"{place}/{ref}", repo)
+    if re.fullmatch(r"[0-9a-f]{4,40}", ref):
+        found = git("rev-parse", f"--disambiguate={ref}", cwd=repo, check=False).output.decode().split()
+        meanings["commit"] = next((commit for commit in found if _resolve(commit, repo)), "")
+    others = [f"the {kind} is {commit[:7]}" for kind, commit in meanings.items() if commit and commit != sha]
+    taken = next((kind for kind, commit in meanings.items() if commit == sha), "commit")
+    return f"{ref}: the {taken}; {', '.join(others)}" if others else ref
 
 
 def _agree(spec: SideSpec, sha: str) -> None:
@@ -216,6 +244,12 @@ def _worktrees(repo: Path) -> list[Path]:
 
 
 def _remove_worktree(repo: Path, path: Path) -> None:
+    if (path / ".git").is_dir():  # a repository of its own took the place of the link
+        remove_tree(path / ".git")
+        folder = repo / os.fsdecode(git("rev-parse", "--git-common-dir", cwd=repo, check=False).output.strip())
+        for entry in (folder / "worktrees").glob("*/gitdir"):
+            if entry.read_text(encoding="utf-8", errors="surrogateescape").strip() == str(path / ".git"):
+                (path / ".git").write_text(f"gitdir: {entry.parent}\n", encoding="utf-8", errors="surrogateescape")
     git("worktree", "remove", "--force", "--force", str(path), cwd=repo, check=False)
     remove_tree(path)
 

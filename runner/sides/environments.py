@@ -79,6 +79,21 @@ _SECRET = re.compile(
 _TOKEN = re.compile(r"\b(gh[a-z]_[A-Za-z0-9]{16}|github_pat_[A-Za-z0-9]{16})")  # GitHub's, under whatever name
 
 
+_CAUSE = re.compile(
+    r"(^|[\s:(])(fatal )?error( C?\d+)?:? |^E: |\berror\[E\d+\]|(^|\.)[A-Z]\w*(Error|Exception|Exit)(: |$)|^ERROR:? |^fatal: |^CMake Error"
+    r"|: (command )?not found$|No such file or directory|No space left on device|Permission denied|Killed$|^nvcc fatal"
+    r"|undefined reference to|No rule to make target|Could not find a version|No module named",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(
+    r"subprocess-exited-with-error|metadata-generation-failed|Failed building wheel|Failed to build|legacy-install-failure"
+    r"|could not build wheels|command '.*' failed|CalledProcessError|subprocess\.|build stopped|\bError \d+$|exit (code|status)"
+    r"|could not compile|aborting due to|\d+ errors? (generated|detected)|Getting requirements|resulted in an error"
+    r"|during handling of|Error compiling objects|returned non-zero",
+    re.IGNORECASE,
+)
+
+
 def make_environment(folder: Path, paths: Sequence[Path], *, with_pip: bool) -> Path:
     """Make a virtual environment whose path ends with `paths`; returns its interpreter.
 
@@ -300,6 +315,18 @@ def run_setup(name: str, command: str, root: Path, variables: Mapping[str, str],
     refuse_failed_setup(name, command, finished, log=log)
 
 
+def cause_of(lines: Sequence[str]) -> str:
+    """The first line of a set-up's output that names why it failed; empty where none does.
+
+    Tools end with summaries of their own, which say that something failed, not what.
+    """
+    for line in lines:
+        text = line.strip()
+        if _CAUSE.search(text) and not _SUMMARY.search(text):
+            return text[: 2 * SETUP_LINE_MAX]
+    return ""
+
+
 def refuse_failed_setup(name: str, command: str, finished: Finished, *, log: Callable[[str], None]) -> None:
     """Nothing for a set-up that worked. Of one that failed `log` gets the end of its output.
 
@@ -317,6 +344,6 @@ def refuse_failed_setup(name: str, command: str, finished: Finished, *, log: Cal
     lines = readable(finished.output)
     for line in lines:
         log(f"{name} | {line}")
-    last = " | ".join(line[:SETUP_LINE_MAX] for line in lines[-SETUP_LINES:]) or "no output"
+    last = cause_of(lines) or " | ".join(line[:SETUP_LINE_MAX] for line in lines[-SETUP_LINES:]) or "no output"
     shown = "; ".join(line.strip() for line in command.splitlines() if line.strip())
     raise NothingMeasured(f"set-up of {name} {outcome}: {last}", f"the command was: {shown}" if shown else "")

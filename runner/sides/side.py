@@ -30,7 +30,7 @@ from .environments import (
     shared_paths,
     side_variables,
 )
-from .git import repository_root
+from .git import give_repository, has_git, repository_root
 from .trees import copy_tree, make_readable, remove_tree
 
 FIND_TIMEOUT_S = 300.0  # finding a submodule imports its package, torch too, from a cold disk
@@ -104,12 +104,18 @@ class Sides:
         finally:
             remove_tree(folder)
 
-    def source(self, checkout: Checkout) -> Path:
-        """The files that count of a checkout, readable for every user and without a repository's ``.git`` folder."""
+    def source(self, checkout: Checkout, *, with_git: bool) -> Path:
+        """The files that count of a checkout, readable for every user.
+
+        Args:
+            with_git: with a repository of its own, which set-up may ask for a version.
+        """
         root = checkout.root
         if checkout.kind != "ref":
             root = self.folder / f"{checkout.name}-source"
             copy_tree(checkout.root, root, exclude=(*self._exclude, self.folder))
+        if with_git:
+            give_repository(root, checkout.root, _commit(checkout))
         make_readable(root)
         return root
 
@@ -126,7 +132,12 @@ class Sides:
 
     def check_out(self, spec: SideSpec) -> Checkout:
         """See `check_out`."""
-        return check_out(spec, self._repo, self.folder, exclude=self._exclude)
+        checkout = check_out(spec, self._repo, self.folder, exclude=self._exclude)
+        if checkout.kind == "ref" and checkout.label != spec.target:
+            self._log(
+                f"note: the name of {spec.name} is ambiguous: {checkout.label}; heads/… or tags/… names one of them"
+            )
+        return checkout
 
     def prepare(self, checkout: Checkout, spec: SideSpec, setup: str) -> Side:
         """See `prepare`."""
@@ -145,8 +156,8 @@ def prepare(
 ) -> Side:
     """Make a side ready to launch: its environment, and its set-up where there is one.
 
-    Set-up writes into a worktree of ours or a copy, never into the user's files. A copy holds no ``.git``: a set-up
-    that asks git for a version must be told it. A `spec.python` is used as it is, and only its own set-up is run.
+    Set-up writes into a worktree of ours or a copy, never into the user's files; the repository in it is its own, see
+    `evenbench.runner.sides.git.give_repository`. A `spec.python` is used as it is, and only its own set-up is run.
 
     Args:
         setup: the command of suites.yaml; empty for none. `spec.setup` goes before it.
@@ -164,6 +175,8 @@ def prepare(
     if command and checkout.kind != "ref":
         root = folder / "tree"
         copy_tree(checkout.root, root, exclude=(*exclude, scratch))
+    if command:
+        give_repository(root, checkout.root, _commit(checkout))
     paths: list[Path] = []
     if spec.python:
         python = given_python(spec.name, spec.python)
@@ -179,6 +192,11 @@ def prepare(
         run_setup(checkout.name, command, root, variables, log=log)
         refuse_changed_packages(checkout.name, before, installed_names(paths, folder))
     return Side(checkout.name, checkout, root, python, variables, cache)
+
+
+def _commit(checkout: Checkout) -> str:
+    """The commit of a checkout that git knows; empty for a plain directory."""
+    return checkout.sha if has_git(checkout.root) else ""
 
 
 def setup_of(spec: SideSpec, setup: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -21,6 +22,28 @@ WIDTH_OF_A_FILE = 160  # columns where stdout is no terminal
 LOG_COMMAND = re.compile(r"((?:^|[\r\n])\s*)::|##\[")
 
 
+# What a stream without UTF-8 shows in place of a sign that it lacks.
+PLAIN = str.maketrans({
+    "−": "-", "–": "-", "—": "-", "µ": "u", "μ": "u", "→": "->", "←": "<-", "±": "+/-", "×": "x", "·": "-", "…": "...",
+    "’": "'", "\N{LEFT SINGLE QUOTATION MARK}": "'", "“": '"', "”": '"', "≤": "<=", "≥": ">=", "≈": "~", "²": "2", "³": "3", "°": " deg", "α": "alpha",
+    "\N{NO-BREAK SPACE}": " ", "\N{NARROW NO-BREAK SPACE}": " ",
+    "─": "-", "━": "-", "│": "|", "┃": "|", "┆": ":", "▁": "_", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#",
+    "▍": "#", "▎": "#", "▏": "|", "░": ".", "▒": ":", "▓": "#", "•": "*", "●": "*", "○": "o", "✓": "ok", "✗": "x",
+    "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┬": "+", "┴": "+", "┼": "+", "╵": "|", "╷": "|",
+})  # fmt: skip
+
+
+def plainly(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of `codecs`: signs that an encoding lacks as others that it has; ``?`` for the rest."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(PLAIN)
+    return text.encode("ascii", "replace").decode(), error.end
+
+
+codecs.register_error("evenbench.plainly", plainly)
+
+
 class UnheededLog(io.TextIOWrapper):
     """A step's log: of foreign text in it, such as errors and kernels' names, nothing is a command for the runner."""
 
@@ -33,7 +56,7 @@ class UnheededLog(io.TextIOWrapper):
 def without_commands(stream: TextIO) -> TextIO:
     """The stream, or where a workflow's runner reads it an `UnheededLog` in its place; a file takes text as it is."""
     log = os.environ.get("GITHUB_ACTIONS") == "true" and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    return UnheededLog(stream.buffer, stream.encoding, "replace", line_buffering=True) if log else stream
+    return UnheededLog(stream.buffer, stream.encoding, "evenbench.plainly", line_buffering=True) if log else stream
 
 
 def say(text: str) -> None:

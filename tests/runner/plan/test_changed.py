@@ -24,11 +24,15 @@ SUITES = 'version: 1\npaths: ["src/**", "*.toml"]\n'
     ("path", "named", "not_named"),
     [
         ("src/**", ["src/a.py", "src/b/c.cu", "src/.hidden"], ["src", "xsrc/a.py", "lib/src/a.py"]),
+        ("./src/**", ["src/a.py", "src/b/c.cu"], ["src", "lib/src/a.py"]),
+        ("/src/**", ["src/a.py", "src/b/c.cu"], ["src", "lib/src/a.py"]),
+        ("src/", ["src/a.py", "lib/src/a.py"], ["src", "xsrc/a.py"]),
+        ("/src", ["src", "src/a.py"], ["lib/src/a.py"]),
+        ("src/k/[ab].py", ["src/k/a.py", "src/k/b.py"], ["src/k/c.py", "src/k/[ab].py"]),
         ("**/kernels/*.cu", ["kernels/a.cu", "x/y/kernels/a.cu"], ["kernels/b/a.cu", "xkernels/a.cu"]),
-        ("*.toml", ["pyproject.toml"], ["a/pyproject.toml", "toml"]),
-        ("Dockerfile", ["Dockerfile"], ["a/Dockerfile", "Dockerfile.cpu"]),
+        ("*.toml", ["pyproject.toml", "a/pyproject.toml"], ["toml"]),
+        ("Dockerfile", ["Dockerfile", "a/Dockerfile"], ["Dockerfile.cpu"]),
         ("a?c", ["abc"], ["ac", "a/c"]),
-        ("a.b[1]", ["a.b[1]"], ["aXb[1]", "a.b1"]),
         ("**", ["a", "a/b", "with\nnewline"], []),
     ],
 )
@@ -36,16 +40,63 @@ def test_paths_name_files(path: str, named: list[str], not_named: list[str]) -> 
     assert touched([path], [*named, *not_named]) == named
 
 
-@given(st.text("ab/.", max_size=8), st.text("ab/.*?", max_size=8))
-def test_without_slashes_a_path_is_a_shell_pattern(file: str, path: str) -> None:
-    file, path = file.replace("/", ""), re.sub(r"\*+", "*", path.replace("/", ""))
-    assert bool(touched([path], [file])) == fnmatchcase(file, path)
+def test_a_later_pattern_takes_files_out_again() -> None:
+    assert touched(["**", "!docs/**", "docs/api.md"], ["a.py", "docs/a.md", "docs/api.md"]) == ["a.py", "docs/api.md"]
 
 
-@given(st.lists(st.text(min_size=1, max_size=9), max_size=5))
-def test_a_plain_path_names_itself_alone(files: list[str]) -> None:
-    plain = [file for file in files if "*" not in file and "?" not in file]
-    assert set(touched(plain, files)) == set(plain)
+@given(st.text("ab.", min_size=1, max_size=8), st.text("ab.*?", min_size=1, max_size=8))
+def test_a_pattern_without_slashes_is_a_shell_pattern_at_any_depth(file: str, path: str) -> None:
+    path = re.sub(r"\*+", "*", path)
+    if path.strip("."):
+        assert bool(touched([path], [file])) == fnmatchcase(file, path)
+        assert len(touched([path], [file, f"x/y/{file}"])) != 1 or not fnmatchcase(file, path)
+
+
+@given(st.lists(st.text("abc-_. /", min_size=1, max_size=9), max_size=5))
+def test_a_plain_path_names_itself(files: list[str]) -> None:
+    plain = [file for file in files if re.fullmatch(r"[abc](/?[abc_-])*", file)]
+    assert set(touched(plain, plain)) == set(plain)
+
+
+@pytest.mark.parametrize(
+    ("path", "reached"),
+    [
+        ("third_party/**", True), ("third_party/cutlass", True), ("third_party/cutlass/**", True),
+        ("third_party/cutlass/include/**", True), ("./third_party/cutlass/include/a.h", True),
+        ("/third_party/*/include", True), ("**/include/*.h", True), ("*.h", True), ("third_party", True),
+        ("third_party/other/**", False), ("csrc/**", False), ("/cutlass", False), ("third_party/cut/**", False),
+        ("!third_party/cutlass/docs/**", False),
+    ],
+)  # fmt: skip
+def test_a_submodule_counts_where_any_of_its_files_could(path: str, reached: bool) -> None:
+    assert bool(touched([path], ["third_party/cutlass"], {"third_party/cutlass"})) == reached
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("{src,lib}/**", "has braces, which match nothing"), ("src\\\\**", "has a backslash"), ("src/[ab", "not closed"),
+        ("../lib/**", "matches no file of the repository"), ("/", "matches no file"), ("!", "matches no file"),
+        (" ", "matches no file"), ("#src", "matches no file"), ("a/../b", "matches no file"), (".", "matches no file"),
+    ],
+)  # fmt: skip
+def test_what_would_match_nothing_is_refused(path: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"paths.*{re.escape(reason)}"):
+        parse(f'version: 1\npaths: ["{path}"]\n', "suites.yaml")
+
+
+@pytest.mark.parametrize("ignore", ["none", "all", "dirty"])
+def test_a_submodule_that_moves_is_a_change(tmp_path: Path, ignore: str) -> None:
+    library = Repository.made(tmp_path / "library", {"include/a.h": "1"})
+    made = Repository.made(tmp_path / "r", {"cases/quick.py": QUICK, "cases/suites.yaml": SUITES.replace("src", "lib")})
+    made.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "lib/inner")
+    made.git("config", "-f", ".gitmodules", "submodule.lib/inner.ignore", ignore)
+    made.commit({"cases/suites.yaml": 'version: 1\npaths: ["lib/inner/include/**"]\n'})
+    sha = library.commit({"include/a.h": "2"})
+    made.git("update-index", "--cacheinfo", f"160000,{sha},lib/inner")
+    made.git("commit", "-q", "-m", "bump")
+    found = changed(made.path, "HEAD~1", "HEAD", "cases", from_merge_base=False, always=False)
+    assert (found.measure, found.why) == (True, "1 of 1 changed file is named by `paths` of suites.yaml.")
 
 
 def test_reasons_hold_no_word_of_the_author() -> None:

@@ -17,6 +17,7 @@ from evenbench.runner.sides.environments import (
     CACHES,
     PTH_FILE,
     UV_REDIRECTS,
+    cause_of,
     given_python,
     make_environment,
     pip_settings,
@@ -340,3 +341,46 @@ def test_time_limit_allows_tidying_up(tmp_path: Path) -> None:
 
 def test_foreign_lines_cannot_command_a_terminal_or_log() -> None:
     assert readable(b"a\x1b[2Jb\n\n  \r##[add-mask]c\xff\n") == ["a [2Jb", "#[add-mask]c\ufffd"]
+
+
+# ------------------------------------------------------------------------------------------------ why a set-up failed
+
+PIP_TAIL = [
+    "note: This error originates from a subprocess, and is likely not a problem with pip.",
+    "error: metadata-generation-failed",
+    "× Encountered error while generating package metadata.",
+    "╰─> See above for output.",
+    "note: This is an issue with the package mentioned above, not pip.",
+    "hint: See above for details.",
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "cause", "after"),
+    [
+        (
+            ["  error: subprocess-exited-with-error", "  × Getting requirements to build wheel did not run successfully.",
+             "  │ exit code: 1", "  ╰─> [22 lines of output]", "      Traceback (most recent call last):", '        File "x", line 3'],
+            "LookupError: setuptools-scm was unable to detect version for /tmp/side/tree.",
+            ["      [end of output]", *PIP_TAIL],
+        ),
+        (["building 'mylib._C' extension"], 'csrc/a.cu(12): error: identifier "foo" is undefined', ["1 error detected in the compilation", "error: command '/usr/bin/nvcc' failed with exit code 1", *PIP_TAIL]),
+        (["cc -c a.c"], "a.c:3:5: error: expected ';' before 'return'", ["ninja: build stopped: subcommand failed.", "subprocess.CalledProcessError: Command '['ninja']' returned non-zero exit status 1."]),
+        (["gcc -o x"], "a.c:1:10: fatal error: cuda.h: No such file or directory", ["compilation terminated.", "make: *** [Makefile:3: x] Error 1"]),
+        (["-- Configuring"], "CMake Error at CMakeLists.txt:7 (find_package):", ["-- Configuring incomplete, errors occurred!"]),
+        (["   Compiling mylib v0.1.0"], "error[E0425]: cannot find value `x` in this scope", ["error: could not compile `mylib` (lib) due to 1 previous error"]),
+        ([], "/bin/sh: 1: nvccc: not found", []),
+        (["Collecting nosuch"], "ERROR: Could not find a version that satisfies the requirement nosuch (from versions: none)", ["ERROR: No matching distribution found for nosuch"]),
+        (["x" * 50], "OSError: [Errno 28] No space left on device", ["hint: See above for details."]),
+        (["Traceback (most recent call last):", '  File "gen.py", line 1'], "ModuleNotFoundError: No module named 'jinja3'", []),
+        (["  × No solution found when resolving dependencies:"], "error: Failed to fetch: `https://index/simple/x/`", []),
+        (["nvcc -arch=sm_1"], "nvcc fatal   : Unsupported gpu architecture 'compute_1'", ["make: *** [all] Error 1"]),
+    ],
+)  # fmt: skip
+def test_the_line_that_names_the_cause(before: list[str], cause: str, after: list[str]) -> None:
+    assert cause_of([*before, f"      {cause}", *after]) == cause
+
+
+@pytest.mark.parametrize("lines", [[], ["29999", "30000"], ["0 errors, 3 warnings"], ["note: see above"]])
+def test_no_cause_is_made_up(lines: list[str]) -> None:
+    assert cause_of(lines) == ""

@@ -692,3 +692,120 @@ def test_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
 
 def test_nothing_to_preload_starts_nothing(tmp_path: Path) -> None:
     check_preload([], Side("base", at(tmp_path), tmp_path, tmp_path / "no-python", {}, tmp_path))
+
+
+# ------------------------------------------------------------------------------------------- a repository of its own
+
+
+ASKS = (
+    "git describe --tags --long --dirty > ../answer; git rev-parse HEAD >> ../answer; git status --porcelain >> ../answer;"
+    " git remote >> ../answer"
+)
+
+
+def answers(run: Sides, spec: SideSpec, setup: str = ASKS) -> tuple[Side, list[str]]:
+    side = run.prepare(run.check_out(spec), spec, setup)
+    return side, (side.root.parent / "answer").read_text().splitlines()
+
+
+@pytest.fixture
+def released(repo: Path) -> str:
+    """A release, two commits before HEAD; returns the id of HEAD."""
+    git(repo, "tag", "v1.2")
+    git(repo, "tag", "nightly")
+    commit(repo, **{"mylib.py": "VERSION = 5\n"})
+    return commit(repo, **{"mylib.py": "VERSION = 6\n"})
+
+
+@pytest.mark.parametrize("target", ["HEAD", ".", None])
+def test_a_set_up_may_ask_git_for_a_version(
+    run: Sides, repo: Path, released: str, target: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repo)
+    before = state(repo)[1:]
+    _, lines = answers(run, SideSpec("base", target))
+    assert lines == [f"v1.2-2-g{released[:7]}", released]
+    assert state(repo)[1:] == before
+
+
+def test_a_dirty_tree_answers_as_one(run: Sides, repo: Path, released: str) -> None:
+    (repo / "mylib.py").write_text("VERSION = 7\n")
+    (repo / "new.py").write_text("")
+    _, lines = answers(run, SideSpec("head", None))
+    assert lines == [f"v1.2-2-g{released[:7]}-dirty", released, " M mylib.py", "?? new.py"]
+
+
+@pytest.mark.parametrize("target", ["HEAD", None])
+def test_what_a_set_up_writes_stays_in_its_side(run: Sides, repo: Path, released: str, target: str | None) -> None:
+    before = (state(repo)[1:], git(repo, "for-each-ref"))
+    writes = (
+        "git tag made && git branch made && git config user.name x && git update-index --assume-unchanged mylib.py"
+        " && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && touch ../answer"
+    )
+    side, _ = answers(run, SideSpec("base", target), writes)
+    assert (state(repo)[1:], git(repo, "for-each-ref")) == before
+    assert (side.root / ".git").is_dir()
+    assert git(side.root, "config", "core.hooksPath") == os.devnull
+
+
+def test_without_a_tag_there_is_a_commit(run: Sides, repo: Path) -> None:
+    _, lines = answers(run, SideSpec("base", "HEAD"), "git rev-list --count HEAD > ../answer; git tag >> ../answer")
+    assert lines == ["1"]
+
+
+def test_of_a_shallow_clone_what_there_is(run: Sides, repo: Path, released: str, tmp_path: Path) -> None:
+    git(repo, "clone", "-q", "--depth=1", f"file://{repo}", str(tmp_path / "shallow"))
+    _, lines = answers(run, SideSpec("base", str(tmp_path / "shallow")), "git rev-parse HEAD > ../answer")
+    assert lines == [released]
+
+
+def test_a_plain_directory_stays_one(run: Sides, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/a.py").write_text("")
+    side, _ = answers(run, SideSpec("base", str(tmp_path / "plain")), "touch ../answer")
+    assert not (side.root / ".git").exists()
+
+
+def test_no_worktree_is_left_in_the_users_repository(repo: Path, scratch: Path) -> None:
+    with Sides(repo, scratch) as sides:
+        spec = SideSpec("base", "HEAD")
+        sides.prepare(sides.check_out(spec), spec, "true")
+        assert git(repo, "worktree", "list").count("\n") == 1
+    assert "\n" not in git(repo, "worktree", "list")
+    assert not list((repo / ".git/worktrees").glob("*"))
+
+
+# --------------------------------------------------------------------------------- exactly one commit, and names of two
+
+
+def test_a_clean_tree_that_holds_more_than_its_commit_is_not_exact(repo: Path, scratch: Path) -> None:
+    assert check_out(SideSpec("base", "HEAD"), repo, scratch).exact
+    assert check_out(SideSpec("head", None), repo, scratch).exact
+    (repo / "build").mkdir()
+    (repo / "build/tuned.json").write_text("{}")
+    tuned = check_out(SideSpec("head", None), repo, scratch)
+    assert (tuned.dirty, tuned.exact) == (False, False)
+    assert check_out(SideSpec("head", None), repo, scratch, exclude=[repo / "build"]).exact
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_neither_is_one_with_files_that_git_was_told_to_skip(repo: Path, scratch: Path, flag: str) -> None:
+    git(repo, "update-index", flag, "mylib.py")
+    (repo / "mylib.py").write_text("VERSION = 99\n")
+    hidden = check_out(SideSpec("head", None), repo, scratch)
+    assert (hidden.dirty, hidden.exact) == (False, False)
+
+
+def test_a_name_of_two_commits_is_shown_with_both(repo: Path, scratch: Path) -> None:
+    old = git(repo, "rev-parse", "HEAD")
+    new = commit(repo, **{"mylib.py": "VERSION = 5\n"})
+    git(repo, "tag", "main", old)
+    git(repo, "tag", "same", new)
+    git(repo, "branch", "same", new)
+    assert check_out(SideSpec("base", "main"), repo, scratch).label == f"main: the tag; the branch is {new[:7]}"
+    assert check_out(SideSpec("base", "heads/main"), repo, scratch).label == "heads/main"
+    assert check_out(SideSpec("base", "same"), repo, scratch).label == "same"
+    git(repo, "branch", new[:7], old)
+    assert (
+        check_out(SideSpec("head", new[:7]), repo, scratch).label == f"{new[:7]}: the branch; the commit is {new[:7]}"
+    )

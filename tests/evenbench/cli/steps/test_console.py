@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenbench.cli.main import main
 from evenbench.cli.steps.console import ProgressConsole, say
@@ -58,3 +60,32 @@ def test_a_closed_stream(regressed: Path, stream: str) -> None:
 def test_a_diff_of_a_file_without_a_last_line_end() -> None:
     lines = "".join(_diff("version: 1", "version: 1\ndevices: {}\n", "f")).splitlines()
     assert lines[3:] == ["-version: 1", "\\ No newline at end of file", "+version: 1", "+devices: {}"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("ascii", "-90.7 % +/- 5 us -> x ... 3 - ?"),
+        ("latin-1", "-90.7 % ± 5 µs -> × ... 3 · ?"),
+        ("utf-8", "−90.7 % ± 5 µs → × … 3 · 🔴"),
+    ],
+)
+def test_signs_that_a_terminal_lacks_become_plain_ones(encoding: str, shown: str) -> None:
+    assert "−90.7 % ± 5 µs → × … 3 · 🔴".encode(encoding, "evenbench.plainly").decode(encoding) == shown
+
+
+@given(st.text())
+def test_any_text_can_be_shown(text: str) -> None:
+    text.encode("ascii", "evenbench.plainly")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_of_the_whole_command(regressed: Path, stream: str) -> None:
+    arguments = ["report", str(regressed), "--fail-on", "never"] if stream == "stdout" else ["report", "−.jsonl"]
+    done = subprocess.run(
+        [sys.executable, "-m", "evenbench", *arguments], capture_output=True, check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    written = getattr(done, stream).decode("ascii")
+    assert "?" not in written
+    assert "-" in written

@@ -95,7 +95,7 @@ class GitHubRefused(EvenbenchError):
 
 
 class PullRequestMoved(EvenbenchError):
-    """The pull request was closed or its head is not the measured one any more. Exit 8."""
+    """The pull request was closed, or its head is no longer the measured one. Exit 8 of `resolve`."""
 
     exit_code = 8
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import BaseModel
 
 from .client import GitHub
-from .outcome import CheckText, Conclusion, Stamp, parse
+from .outcome import CheckText, Conclusion, Stamp, parse, shared, shares_of
 from .pull_request import checked
-
-APP = "github-actions"  # whose check runs a workflow's token makes
-
-
-class _App(BaseModel):
-    slug: str | None = None
 
 
 class _Output(BaseModel):
@@ -31,7 +25,6 @@ class CheckRun(BaseModel):
     status: str
     conclusion: str | None = None
     external_id: str | None = None
-    app: _App | None = None
     output: _Output = _Output()
 
     @property
@@ -56,6 +49,8 @@ class CheckRuns:
         head_sha: the commit.
         name: of the check run.
         url: where its details are; empty for nowhere.
+        pull: number of the pull request; 0 for none. All that have this commit as their head share its check run.
+        is_current: whether another pull request still has this commit as its head.
     """
 
     github: GitHub
@@ -63,6 +58,8 @@ class CheckRuns:
     head_sha: str
     name: str
     url: str
+    pull: int = 0
+    is_current: Callable[[int], bool] = lambda _: True
 
     def newest(self) -> CheckRun | None:
         """The one of ours that GitHub shows."""
@@ -70,15 +67,24 @@ class CheckRuns:
 
     def write(self, stamp: Stamp, text: CheckText) -> str:
         """Say `text`, of `stamp`, unless a newer run has said something. Returns what was done; empty for nothing."""
-        newest = self.newest()
-        if newest is not None and newest.stamp is not None and newest.stamp.key > stamp.key:
-            return ""
+        newest, stamp = self.newest(), replace(stamp, pull=self.pull)
+        if newest is not None and newest.stamp is not None:
+            if self.is_mine(newest.stamp) and newest.stamp.key > stamp.key:
+                return ""
+            others = [share for share in shares_of(newest.text.summary) if share.pull != self.pull]
+            text = shared(text, self.pull, [share for share in others if self.is_current(share.pull)])
+        else:
+            text = shared(text, self.pull, ())
         if newest is not None and (text.conclusion is not None or newest.status != "completed"):
             return self.edit(newest, stamp, text)
         body = {"head_sha": self.head_sha, **self._body(stamp, text)}
         self.github.create(f"/repos/{self.repository}/check-runs", body, lambda: self._of(stamp))
         self._show_the_newer(stamp)
         return f"check run created: {text.conclusion or body['status']}"
+
+    def is_mine(self, stamp: Stamp) -> bool:
+        """Whether a check run was last written for this pull request, as far as it says for which."""
+        return not stamp.pull or not self.pull or stamp.pull == self.pull
 
     def _show_the_newer(self, mine: Stamp) -> None:
         """GitHub shows the check run that came last: should a newer run have come first, ours repeats what it says."""
@@ -90,6 +96,7 @@ class CheckRuns:
 
     def edit(self, check: CheckRun, stamp: Stamp, text: CheckText) -> str:
         """Change a check run, if need be. Returns what was done; empty for nothing."""
+        stamp = replace(stamp, pull=self.pull)
         body = self._body(stamp, text)
         there = (check.external_id, check.status, check.conclusion, check.output.title, check.output.summary)
         if there == (stamp.marker, body["status"], text.conclusion, text.title, text.summary):
@@ -98,11 +105,11 @@ class CheckRuns:
         return f"check run edited: {text.conclusion or body['status']}"
 
     def _ours(self) -> Iterator[CheckRun]:
-        """A job of a pull request may bear the name, too, but not our stamp."""
+        """A job of a pull request may have the name, too, but not our stamp, which only an App of the repository can write."""
         path = f"/repos/{self.repository}/commits/{self.head_sha}/check-runs"
         for each in self.github.pages(path, "check_runs", check_name=self.name, filter="all"):
             check = checked(CheckRun, each)
-            if check.app is not None and check.app.slug == APP and check.stamp is not None:
+            if check.stamp is not None:
                 yield check
 
     def _of(self, stamp: Stamp) -> CheckRun | None:

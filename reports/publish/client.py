@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import requests
@@ -31,8 +32,21 @@ SERVER_ERROR = 500  # the first status that is GitHub's own fault
 LIMITS = (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)  # GitHub uses both for its rate limits
 STATUS_PAGE = "try again, or see githubstatus.com"
 
-# Words of a 403 for which no waiting helps.
-FORBIDDEN = ("Resource not accessible", "Must have ", "has been disabled", "Repository access blocked")
+# Words by which GitHub tells a rate limit that no header tells; any other 403 is final.
+LIMIT_WORDS = ("rate limit", "abuse detection", "temporarily blocked from content creation")
+PERMISSIONS = "the job needs pull-requests: write, checks: write and actions: read"
+# Words of a final 403, and what to do about it.
+FORBIDDEN: Mapping[str, str] = MappingProxyType(
+    {
+        "resource not accessible": PERMISSIONS,
+        "must have ": PERMISSIONS,
+        "locked": "unlock the conversation, or measure without a comment",
+        "archived": "an archived repository is read-only",
+        "saml": "authorise the token for the organisation's single sign-on",
+        "disabled": "",
+        "blocked": "",
+    }
+)
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
@@ -203,13 +217,16 @@ class GitHub:
         """Seconds until the next try; None where none would help."""
         if answer is None or answer.status_code >= SERVER_ERROR:
             return BROKEN_S * (1 << attempt)
-        if answer.status_code not in LIMITS or _message(answer).startswith(FORBIDDEN):
+        if answer.status_code not in LIMITS:
             return None
         if (after := answer.headers.get("retry-after", "")).isdecimal():
             return max(float(after), WRITE_GAP_S)
         reset = answer.headers.get("x-ratelimit-reset", "")
         if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
             return max(float(reset) - self._clock(), 0.0) + 1.0  # its seconds are whole ones, ours are not
+        message = _message(answer).lower()
+        if answer.status_code == HTTPStatus.FORBIDDEN and not any(words in message for words in LIMIT_WORDS):
+            return None
         return LIMITED_S * (1 << attempt)
 
 
@@ -245,7 +262,10 @@ def _refusal(what: str, answer: requests.Response | None, lost: str) -> GitHubRe
         case 401:
             return GitHubRefused(said, "GITHUB_TOKEN is not valid here")
         case 403:
-            return GitHubRefused(said, "the job needs pull-requests: write, checks: write and actions: read")
+            message = _message(answer).lower()
+            return GitHubRefused(
+                said, next((hint for words, hint in FORBIDDEN.items() if words in message), PERMISSIONS)
+            )
         case 404 | 410:
             return NotFound(said, "it is not there, or the token may not see it")
         case 422:

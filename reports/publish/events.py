@@ -31,8 +31,6 @@ ENDED: Mapping[str, State] = MappingProxyType(
         "success": "nothing",  # and no results: nothing was measured
         "neutral": "nothing",
         "skipped": "nothing",
-        "cancelled": "superseded",
-        "stale": "superseded",
         APPROVAL: "queued",
     }
 )  # every other conclusion is a failure
@@ -139,8 +137,9 @@ def state_of(event: Event) -> tuple[State, str]:
         "queued": "It waits for a maintainer's approval.",
         "nothing": "The run ended well and measured nothing: no file that the benchmarks depend on was touched.",
         "failed": f"The run ended with {event.conclusion or 'no conclusion'} and left no results.",
-        "superseded": "The run was cancelled before it had results.",
     }
+    if event.conclusion == "cancelled":  # also by GitHub, where a job reaches its `timeout-minutes`
+        return state, "The run was cancelled, or reached its time limit, before it had results."
     return state, reasons[state]
 
 

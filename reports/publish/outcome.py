@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, cast
@@ -45,7 +45,7 @@ CONFIG = re.compile(r"[^A-Za-z0-9_./]+")  # what a configuration's name in a mar
 MARKER = re.compile(
     r"<!-- evenbench config=(?P<config>\S+) state=(?P<state>[a-z]+) head=(?P<head>[0-9a-f]{40,64}) "
     r"run=(?P<run>\d{1,19})\.(?P<attempt>\d{1,9}) number=(?P<number>\d{1,19}) since=(?P<since>\d{1,19}) "
-    r"verdict=(?P<verdict>none|fine|regressed) -->"
+    r"verdict=(?P<verdict>none|fine|regressed)(?: pull=(?P<pull>\d{1,9}))? -->"
 )
 
 Conclusion = Literal["success", "failure", "neutral"]
@@ -63,6 +63,7 @@ class Stamp:
         run, attempt, number: of the workflow's run that it tells of.
         since: when GitHub first told us of this head, seconds since 1970.
         verdict: of the last table.
+        pull: number of the pull request, in the stamp of a check run: those of one commit share it; 0 where not known.
     """
 
     config: str
@@ -73,6 +74,7 @@ class Stamp:
     number: int
     since: int = 0
     verdict: LastVerdict = "none"
+    pull: int = 0
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -85,6 +87,7 @@ class Stamp:
         return (
             f"config={self.config} state={self.state} head={self.head} run={self.run}.{self.attempt} "
             f"number={self.number} since={self.since} verdict={self.verdict}"
+            + (f" pull={self.pull}" if self.pull else "")
         )
 
     @property
@@ -105,7 +108,8 @@ def parse(body: str) -> Stamp | None:
         return None
     numbers = {name: int(found[name]) for name in ("run", "attempt", "number", "since")}
     state, verdict = cast("State", found["state"]), cast("LastVerdict", found["verdict"])
-    return Stamp(config=found["config"], state=state, head=found["head"], verdict=verdict, **numbers)
+    pull = int(found["pull"] or 0)
+    return Stamp(config=found["config"], state=state, head=found["head"], verdict=verdict, pull=pull, **numbers)
 
 
 def config_name(suite: str) -> str:
@@ -188,6 +192,53 @@ class CheckText:
     conclusion: Conclusion | None
     title: str
     summary: str
+
+
+SHARE = re.compile(
+    r"^<!-- evenbench pull=(\d{1,9}) conclusion=(success|failure|neutral|none) -->#\d+: (.*)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class PullShare:
+    """What a check run says of one of the pull requests that have its commit as their head."""
+
+    pull: int
+    conclusion: Conclusion | None
+    title: str
+
+    @property
+    def line(self) -> str:
+        """As it stands in the summary of the check run."""
+        marker = f"<!-- evenbench pull={self.pull} conclusion={self.conclusion or 'none'} -->"
+        return f"{marker}#{self.pull}: {self.title}"
+
+
+def shares_of(summary: str) -> list[PullShare]:
+    """The pull requests that the summary of a check run tells of."""
+    shares = []
+    for number, conclusion, title in SHARE.findall(summary):
+        shares.append(PullShare(int(number), None if conclusion == "none" else conclusion, title))
+    return shares
+
+
+def shared(text: CheckText, pull: int, others: Sequence[PullShare]) -> CheckText:
+    """The check run of a commit that is the head of several pull requests: the worst of them decides.
+
+    Args:
+        text: what is to be said of `pull`.
+        others: what the check run says of the other pull requests, of those that are still at this commit.
+    """
+    if not pull:
+        return text
+    mine = PullShare(pull, text.conclusion, markdown.plain(sanitise(text.title)))
+    lines = [share.line for share in sorted([mine, *others], key=lambda share: share.pull)]
+    summary = "\n\n".join([text.summary, *lines])
+    bad = [share for share in others if share.conclusion == "failure"]
+    if not bad or text.conclusion is None:
+        return replace(text, summary=summary)
+    title = "; ".join([f"#{pull}: {text.title}", *(f"#{share.pull}: {share.title}" for share in bad)])
+    return replace(text, conclusion="failure", title=title, summary=summary)
 
 
 def state_comment(outcome: Outcome, head: str, links: Links) -> str:

@@ -6,17 +6,20 @@ newer one, and nothing is written to a pull request that moved on.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import BaseModel
+
+from evenbench.runner.errors import PullRequestMoved
 
 from ..render.comment.comment import Links, comment
 from ..render.comment.markdown import COMMENT_BUDGET
 from .accepted import Acceptance, acceptance
 from .check_run import CheckRun, CheckRuns
-from .client import GitHub, Unprocessable
+from .client import GitHub, NotFound, Unprocessable
 from .events import WorkflowRun
 from .outcome import (
     LABEL,
@@ -35,7 +38,7 @@ from .outcome import (
 )
 from .pull_request import Pull, checked, current
 
-BOT = "github-actions[bot]"  # who a workflow's token writes as; nobody else can have this name
+APP_SUFFIX = "[bot]"  # of the name that an App writes under, such as a workflow's token; no person can have one
 PASSES = 3  # looks at the comments until they are as they should be; each other publisher costs one at most
 SHORTER = COMMENT_BUDGET // 2  # of a comment that GitHub found too long
 NEWER = "a newer run has written already"
@@ -100,7 +103,9 @@ class _Publisher:
         self._outcome = outcome
         self._links = links
         name = f"evenbench ({target.config})"
-        self._checks = CheckRuns(github, target.repository, target.head_sha, name, links.run)
+        self._checks = CheckRuns(
+            github, target.repository, target.head_sha, name, links.run, target.number or 0, self._is_current
+        )
         self._issues = f"/repos/{target.repository}/issues"
         self._budget = COMMENT_BUDGET
 
@@ -108,7 +113,10 @@ class _Publisher:
         pull = self._current()
         ours, check = self._comments(), self._checks.newest()
         said = _newest([stamp for _, stamp in ours])
-        last = _newest([stamp for stamp in (said, check.stamp if check else None) if stamp is not None])
+        checked_stamp = check.stamp if check is not None else None
+        if checked_stamp is not None:
+            checked_stamp = replace(checked_stamp, pull=0) if self._checks.is_mine(checked_stamp) else None
+        last = _newest([stamp for stamp in (said, checked_stamp) if stamp is not None])
         stamp = self._stamp(last, said)
         if last is not None and last.key > stamp.key:
             return [NEWER]
@@ -127,6 +135,14 @@ class _Publisher:
         if self._target.number is None:
             return None
         return current(self._github, self._target.repository, self._target.number, self._target.head_sha)
+
+    def _is_current(self, number: int) -> bool:
+        """Whether another pull request is open at this commit."""
+        try:
+            current(self._github, self._target.repository, number, self._target.head_sha)
+        except (PullRequestMoved, NotFound):
+            return False
+        return True
 
     def _stamp(self, last: Stamp | None, said: Stamp | None) -> Stamp:
         run, verdict = self._target.run, self._outcome.verdict
@@ -164,8 +180,9 @@ class _Publisher:
         for found, stamp in self._comments():
             body = with_accepted(found.body or "", label.by)
             if stamp == last and done and body != found.body:
-                self._github.edit(f"{self._issues}/comments/{found.id}", {"body": body})
-                done.append("comment edited")
+                with contextlib.suppress(NotFound):  # deleted meanwhile
+                    self._github.edit(f"{self._issues}/comments/{found.id}", {"body": body})
+                    done.append("comment edited")
         return done or ["the table of this commit stands"]
 
     def _comments(self) -> _Ours:
@@ -177,10 +194,10 @@ class _Publisher:
         return sorted(ours, key=lambda each: each[0].id)
 
     def _by_us(self) -> Iterator[_Comment]:
-        """Comments that workflows wrote: the author decides, since a stranger can write our marker."""
+        """Comments that an App wrote: the author decides, since a stranger can write our marker."""
         for each in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
             found = checked(_Comment, each)
-            if found.user is not None and found.user.login == BOT:
+            if found.user is not None and found.user.login.endswith(APP_SUFFIX):
                 yield found
 
     def _note(self, ours: _Ours, said: Stamp | None, stamp: Stamp) -> str:
@@ -211,7 +228,10 @@ class _Publisher:
             if same and not more:
                 break
             if not same:
-                self._send(pull, stamp, label, partial(self._edit, keep.id))
+                try:
+                    self._send(pull, stamp, label, partial(self._edit, keep.id))
+                except NotFound:  # deleted meanwhile: made again in the next pass
+                    continue
                 done.append("comment edited")
             for extra, _ in more:
                 self._github.delete(f"{self._issues}/comments/{extra.id}")

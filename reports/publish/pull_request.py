@@ -26,7 +26,7 @@ Reason = Literal[
     "not-found",
     "closed",
     "moved",  # its head is another commit by now
-    "ambiguous",  # several pull requests of one branch
+    "ambiguous",  # several pull requests of one branch: a check run for all of them, no comment
 ]
 WORKFLOW = ".github/workflows/benchmark.yml"  # whose runs are published
 
@@ -92,11 +92,11 @@ class Resolution:
 
         Raises:
             UntrustedInput: the run is not of our workflow.
-            PullRequestMoved: the pull request is gone, closed, moved on, or not to be told from another.
+            PullRequestMoved: the pull request is gone, closed, or moved on.
         """
         if self.reason == "wrong-workflow":
             raise UntrustedInput(self.why)
-        if self.reason not in ("", "no-pull-request"):
+        if self.reason not in ("", "no-pull-request", "ambiguous"):
             raise PullRequestMoved(self.why)
         return self
 

@@ -203,7 +203,7 @@ class TestOtherEvents:
         ("in_progress", None, "running"),
         ("completed", "success", "nothing"),
         ("completed", "skipped", "nothing"),
-        ("completed", "cancelled", "superseded"),
+        ("completed", "cancelled", "failed"),
         ("completed", "action_required", "queued"),
         ("completed", "failure", "failed"),
         ("completed", "timed_out", "failed"),

@@ -78,10 +78,8 @@ def publish(options: argparse.Namespace) -> int:
         try:
             found.or_error()
             _publish_to(github, options, event, replace(found, head_sha=head_sha), suite, outcome, links)
-        except PullRequestMoved as moved:
-            if event.kind != "workflow_dispatch":
-                raise
-            say(f"no comment: {moved}")  # who asked by hand finds the table in the job summary
+        except PullRequestMoved as moved:  # nothing went wrong, and a red run would be shown on the default branch
+            say(f"no comment: {moved}")
     if distrust is not None:
         raise distrust
     return EXIT_OK
@@ -101,12 +99,15 @@ def _publish_to(
     from evenbench.reports.publish.publish import publish as publish_outcome
 
     may_write = event.kind in ("workflow_run", "workflow_dispatch")  # what a pull request itself starts never may
-    if not may_write or (found.number is None and event.trigger != "merge_group"):
+    wanted = found.number is not None or event.trigger == "merge_group" or found.reason == "ambiguous"
+    if not may_write or not wanted:
         print(f"no comment: {found.why or 'a job that a pull request starts may not write'}")
         return
     target = PublishTarget(event.repository, found.number, found.head_sha, suite, event.run, options.manual_workflow)
     for line in publish_outcome(github, target, outcome, links):
         print(line)
+    if found.reason == "ambiguous":
+        print(f"no comment: {found.why}")
 
 
 def _outcome(options: argparse.Namespace, event: Event, head_sha: str) -> tuple[str, Outcome, UntrustedInput | None]:

@@ -21,7 +21,7 @@ from .series import PLACE, Series, SeriesKey, SeriesPoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA = "evenbench.change/1.0"  # of one change point
+SCHEMA = "evenbench.change/1.1"  # of one change point
 DETECTED = "evenbench.changes/1.0"  # of all that detect found
 COMMON = 0.5  # share of a machine's series that change in one night, from which on the machine is the first suspect
 
@@ -47,6 +47,7 @@ class Change(Record):
     timer: Name
     cache: Name
     inputs: Name
+    cpu: Name = ""
     good: Sha
     bad: Sha
     good_at: Name
@@ -102,7 +103,7 @@ def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Detected:
     for each in series:
         number += 1
         of[each.place.uuid] += 1
-        years += (each.points[-1].started - each.points[0].started).total_seconds() / YEAR_S
+        years += (each.last - each.first).total_seconds() / YEAR_S
         for change in changes_of(each, smallest):
             changes.append(change)
             together[change.run_id, change.uuid] += 1
@@ -112,9 +113,13 @@ def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Detected:
 
 
 def changes_of(series: Series, smallest: float = SMALLEST) -> list[Change]:
-    """The change points of one series, in order."""
+    """The change points of one series, in order; none between two runs of one commit, which is no change of the code."""
     points = series.points
-    found = steps([point.ns for point in points], smallest)
+    found = [
+        step
+        for step in steps([point.ns for point in points], smallest)
+        if points[step.index - 1].commit != points[step.index].commit
+    ]
     edges = [0, *(step.index for step in found), len(points)]
     place = {name: getattr(series.place, name) for name in PLACE}
     changes = []

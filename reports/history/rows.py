@@ -20,7 +20,7 @@ from ..rows.outcome import distinct
 from ..rows.side_row import Key, SideRow, SideRows, times
 from ..statistics.location import grouped_medians
 
-NAME, MAJOR, MINOR = "evenbench.history", 1, 1
+NAME, MAJOR, MINOR = "evenbench.history", 1, 2
 SCHEMA = f"{NAME}/{MAJOR}.{MINOR}"
 QUARTILES = (0.25, 0.75)
 
@@ -62,10 +62,12 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "inputs": "VARCHAR",
         "source": "VARCHAR",
         "cost_ns": "DOUBLE",  # what the row takes of a launch
+        "cpu": "VARCHAR",  # model of the CPU, of a row that the host's clock timed
+        "position": "BIGINT",  # of the commit on its branch, counted from the first one; null where not known
     }
 )
 
-NEWER: Sequence[str] = ("cost_ns",)  # files of 1.0 lack them
+NEWER: Sequence[str] = ("cost_ns", "cpu", "position")  # older files lack them
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,11 @@ class RunRows:
     rows: tuple[Mapping[str, Any], ...]
 
 
-def rows_of(results: Results, side: SideName) -> RunRows:
+def rows_of(results: Results, side: SideName, position: int | None = None) -> RunRows:
     """What a run says of one of its sides.
+
+    Args:
+        position: of the side's commit on its branch; None where not known.
 
     Raises:
         UsageError: the run has no such side, is not complete, or what it measured is no commit of the project.
@@ -140,7 +145,14 @@ def rows_of(results: Results, side: SideName) -> RunRows:
         commit=info.sha,
         machine=machine,
         rows=tuple(
-            {**run, "case": key[0], "implementation": key[1], **_measured(row), "cost_ns": taken.get(key)}
+            {
+                **run,
+                "case": key[0],
+                "implementation": key[1],
+                **_measured(row),
+                "cost_ns": taken.get(key),
+                "position": position,
+            }
             for key, row in kept
         ),
     )
@@ -155,6 +167,7 @@ def _measured(row: SideRow) -> dict[str, Any]:
     }
     known |= {
         "driver": _joined(each.launch.driver for each in row.placed),
+        "cpu": _joined(each.launch.cpu for each in row.placed if each.record.timing == "host"),
         "status": row.status if found is not None or row.status != "ok" else "failed",
         "reason": row.reason,
         "timer": _joined(each.timing for each in row.common),

@@ -1,8 +1,8 @@
 """What the history says: a case over time, and all cases at once.
 
-A series is what may be compared night by night: one row on one GPU with one driver, image, torch, harness, timer, cache
-state and inputs. Where one of these changes another series goes on, so no change of the machine is taken for one of the
-code.
+A series is what may be compared night by night: one row on one GPU with one driver, or on one model of CPU, with one image,
+torch, harness, timer, cache state and inputs. Where one of these changes another series begins, so no change of the machine
+is taken for one of the code. Its runs are in the order of their commits.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class SeriesKey:
     timer: str
     cache: str
     inputs: str
+    cpu: str = ""
 
     @property
     def row(self) -> tuple[str, str]:
@@ -59,11 +60,34 @@ class SeriesPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """The runs of a place, oldest first, and the name of its device."""
+    """The runs of a place in the order of their commits, and the name of its device.
+
+    That order is known where all commits have a position; else it is that of the times when each was first measured.
+    """
 
     place: SeriesKey
     device: str
     points: tuple[SeriesPoint, ...]
+
+    @property
+    def first(self) -> datetime:
+        """When the first run started."""
+        return min(point.started for point in self.points)
+
+    @property
+    def last(self) -> datetime:
+        """When the last run started."""
+        return max(point.started for point in self.points)
+
+    @property
+    def drawn(self) -> list[tuple[datetime, SeriesPoint]]:
+        """The runs with the time at which a chart shows each: an older commit that was measured later, before the next."""
+        placed = []
+        at = self.last
+        for point in reversed(self.points):
+            at = min(at, point.started)
+            placed.append((at, point))
+        return placed[::-1]
 
 
 class Glance(NamedTuple):
@@ -104,10 +128,12 @@ def all_series(duck: DuckDBPyConnection) -> list[Series]:
 
 def overview(duck: DuckDBPyConnection) -> list[Glance]:
     """All rows, by case; of each the series that was measured last."""
+    order = 'coalesce("position", 0), started'
     duck.execute(
-        f"SELECT {_GROUP}, any_value(device) AS device, count(*) AS runs, max(started) AS last, arg_max(ns, started) AS ns, "  # noqa: S608 - our own words
+        f"SELECT {_GROUP}, any_value(device) AS device, count(*) AS runs, max(started) AS last, "  # noqa: S608 - our own words
+        f"arg_max(ns, ({order})) AS ns, "
         f"median(ns) FILTER (started BETWEEN newest - INTERVAL {2 * RECENT_DAYS} DAY AND newest - INTERVAL {RECENT_DAYS} DAY) "
-        f"AS before, list(ns ORDER BY started) AS every FROM (SELECT *, max(started) OVER () AS newest FROM runs WHERE ns > 0) "
+        f"AS before, list(ns ORDER BY {order}) AS every FROM (SELECT *, max(started) OVER () AS newest FROM runs WHERE ns > 0) "
         f"GROUP BY {_GROUP} "
         'QUALIFY row_number() OVER (PARTITION BY "case", implementation ORDER BY max(started) DESC, uuid) = 1 '
         'ORDER BY "case", implementation'
@@ -138,8 +164,11 @@ def _series(duck: DuckDBPyConnection, where: str, values: Sequence[Any]) -> list
         values,
     ).fetchall()
     duck.execute(
-        f'SELECT started, run_id, "commit", ns, low_ns, high_ns FROM (SELECT *, max(started) OVER (PARTITION BY {_GROUP}) '  # noqa: S608
-        f'AS last FROM runs {where}) ORDER BY "case", implementation, last, {_GROUP}, started, run_id',
+        f'SELECT started, run_id, "commit", ns, low_ns, high_ns FROM (SELECT *, max(started) OVER place AS last, '  # noqa: S608
+        f'count("position") OVER place = count(*) OVER place AS known, '
+        f'min(started) OVER (PARTITION BY {_GROUP}, "commit") AS met FROM runs {where} WINDOW place AS (PARTITION BY {_GROUP})) '
+        f'ORDER BY "case", implementation, last, {_GROUP}, CASE WHEN known THEN "position" ELSE epoch_us(met) END, '
+        "started, run_id",
         values,
     )
     columns = duck.fetchnumpy()

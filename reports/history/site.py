@@ -142,8 +142,8 @@ def _series(each: Series) -> dict[str, Any]:
         "where": f"{sanitise(each.device)} {machine(each.place)}".strip(),
         "stack": stack(each.place),
         "runs": units.count(len(each.points), "run"),
-        "first": f"{each.points[0].started:%Y-%m-%d}",
-        "last": f"{each.points[-1].started:%Y-%m-%d}",
+        "first": f"{each.first:%Y-%m-%d}",
+        "last": f"{each.last:%Y-%m-%d}",
         "recent": [
             {
                 "day": f"{point.started:%Y-%m-%d %H:%M}",
@@ -157,13 +157,13 @@ def _series(each: Series) -> dict[str, Any]:
 
 
 def _machine(uuid: str, series: Sequence[Series], proofs: Sequence[Proof]) -> dict[str, Any]:
-    last = max(each.points[-1].started for each in series)
+    last = max(each.last for each in series)
     stacks: dict[str, tuple[datetime, datetime, set[str]]] = {}
     for each in series:
         place = each.place
         name = stack(SeriesKey(**{**vars(place), "timer": "", "cache": ""}))
-        first, until, runs = stacks.get(name, (each.points[0].started, each.points[-1].started, set()))
-        first, until = min(first, each.points[0].started), max(until, each.points[-1].started)
+        first, until, runs = stacks.get(name, (each.first, each.last, set()))
+        first, until = min(first, each.first), max(until, each.last)
         stacks[name] = first, until, runs | {point.run_id for point in each.points}
     told = sorted(stacks.items(), key=lambda item: item[1][0], reverse=True)
     return {
@@ -245,8 +245,8 @@ def _picture(series: Sequence[Series], changes: Sequence[Change], site: Site) ->
         "size": (WIDE, HIGH, LEFT, BOTTOM),
         "lines": [
             {
-                "path": " ".join(f"{frame.x(point.started):.1f},{frame.y(point.ns):.1f}" for point in each.points),
-                "band": _band(frame, each.points),
+                "path": " ".join(f"{frame.x(at):.1f},{frame.y(point.ns):.1f}" for at, point in each.drawn),
+                "band": _band(frame, each.drawn),
                 "title": f"{machine(each.place)} · {stack(each.place)}",
             }
             for each in series
@@ -260,14 +260,14 @@ def _picture(series: Sequence[Series], changes: Sequence[Change], site: Site) ->
     }
 
 
-def _band(frame: _Frame, points: Sequence[SeriesPoint]) -> str:
-    there = [f"{frame.x(point.started):.1f},{frame.y(point.high_ns):.1f}" for point in points]
-    back = [f"{frame.x(point.started):.1f},{frame.y(point.low_ns):.1f}" for point in reversed(points)]
+def _band(frame: _Frame, points: Sequence[tuple[datetime, SeriesPoint]]) -> str:
+    there = [f"{frame.x(at):.1f},{frame.y(point.high_ns):.1f}" for at, point in points]
+    back = [f"{frame.x(at):.1f},{frame.y(point.low_ns):.1f}" for at, point in reversed(points)]
     return " ".join([*there, *back])
 
 
 def _marks(frame: _Frame, series: Series, changes: Sequence[Change], site: Site) -> Iterator[dict[str, Any]]:
-    starts = {point.run_id: point.started for point in series.points}
+    starts = {point.run_id: at for at, point in series.drawn}
     for each in changes:
         if each.place == series.place and each.run_id in starts:
             yield {

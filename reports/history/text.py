@@ -162,7 +162,7 @@ def commits(change: Change) -> str:
 
 def machine(place: SeriesKey) -> str:
     """Where a series was measured, in the words that tell it from others."""
-    return sanitise(place.uuid or "no GPU") + (f" {sanitise(place.mig)}" if place.mig else "")
+    return sanitise(place.uuid or place.cpu or "no GPU") + (f" {sanitise(place.mig)}" if place.mig else "")
 
 
 def stack(place: SeriesKey) -> str:
@@ -187,7 +187,7 @@ def _issue_row(change: Change, repository_url: str) -> str:
 
 
 def _heading(series: Series) -> list[str]:
-    first, last = series.points[0].started, series.points[-1].started
+    first, last = series.first, series.last
     implementation = "" if series.place.implementation == MAIN else f"{sanitise(series.place.implementation)} · "
     where = f"{implementation}{sanitise(series.device)} {machine(series.place)}".strip()
     runs = f"{units.count(len(series.points), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"

@@ -352,3 +352,82 @@ class TestChanges:
             with pytest.raises(UntrustedInput):
                 read_changes([(Path("x"), json.dumps({**change.model_dump(by_alias=True), name: wrong}).encode())])
         assert isinstance(change, Change)
+
+
+class TestOrder:
+    """Runs are in the order of their commits, whenever they were measured."""
+
+    def series(self, folder: Path, runs: Sequence[tuple[int, int, float, int | None]], **changes: Any) -> list[Series]:
+        """Runs of (day, commit, ns, position)."""
+        for day, number, ns, position in runs:
+            results = build.results(
+                (replace(RMS, head=ns),),
+                verb="run",
+                run_id=f"run-{day}-{number}",
+                started=(START + timedelta(hours=day)).isoformat(),
+                sides=[SideInfo(name="head", label="main", sha=f"{number:040x}")],
+                launches={"head": changes},
+            )
+            add(folder, rows_of(results, "head", position))
+        with opened(folder) as duck:
+            return all_series(duck)
+
+    @staticmethod
+    def commits(series: Series) -> list[int]:
+        return [int(point.commit, 16) for point in series.points]
+
+    def test_of_positions_that_are_known(self, tmp_path: Path) -> None:
+        (series,) = self.series(
+            tmp_path, [(0, 5, 20e3, 5), (1, 6, 20e3, 6), (2, 1, 30e3, 1), (3, 2, 30e3, 2), (4, 6, 20e3, 6)]
+        )
+        assert self.commits(series) == [1, 2, 5, 6, 6]
+        assert [at for at, _ in series.drawn] == sorted(at for at, _ in series.drawn)
+        assert (series.first, series.last) == (START, START + timedelta(hours=4))
+
+    def test_else_of_the_time_when_a_commit_was_first_measured(self, tmp_path: Path) -> None:
+        (series,) = self.series(tmp_path, [(0, 1, 30e3, None), (1, 2, 30e3, 2), (2, 1, 30e3, None), (3, 3, 20e3, 3)])
+        assert self.commits(series) == [1, 1, 2, 3]
+
+    def test_old_commits_added_later_make_no_change_run_backwards(self, tmp_path: Path) -> None:
+        nights = [(day, 20 + day, 16e3 * (1 + 0.001 * (-1) ** day), 20 + day) for day in range(12)]
+        filled = [(12 + n, n, 20e3 * (1 + 0.001 * (-1) ** n), n) for n in range(8)]
+        (series,) = self.series(tmp_path, [*nights, *filled])
+        (change,) = changes_of(series)
+        assert (change.slower, int(change.good, 16), int(change.bad, 16)) == (False, 7, 20)
+
+    def test_the_overview_ends_with_the_newest_commit(self, tmp_path: Path) -> None:
+        self.series(tmp_path, [(0, 5, 20e3, 5), (1, 6, 21e3, 6), (2, 1, 30e3, 1)])
+        with opened(tmp_path) as duck:
+            (glance,) = overview(duck)
+        assert glance.ns == pytest.approx(21e3, rel=0.001)
+        assert glance.all_ns == pytest.approx([30e3, 20e3, 21e3], rel=0.001)
+
+    def test_no_change_between_two_runs_of_one_commit(self) -> None:
+        jump = made(level((12, 20e3), (12, 26e3)))
+        assert len(changes_of(jump)) == 1
+        same = replace(jump, points=tuple(point._replace(commit="a" * 40) for point in jump.points))
+        assert changes_of(same) == []
+
+
+class TestCpu:
+    def test_the_model_of_the_cpu_is_part_of_the_place_of_a_row_on_the_host(self, tmp_path: Path) -> None:
+        for number in range(4):
+            model = "EPYC 9V74" if number >= 2 else "EPYC 7763"
+            add(
+                tmp_path,
+                night(
+                    number,
+                    replace(RMS, both_case={"timer": "host"}, head_measurement={"timing": "host"}),
+                    launches={"cpu": model},
+                ),
+            )
+        with opened(tmp_path) as duck:
+            found = all_series(duck)
+        assert [(series.place.cpu, len(series.points)) for series in found] == [("EPYC 7763", 2), ("EPYC 9V74", 2)]
+
+    def test_of_a_row_on_a_gpu_it_is_not(self, tmp_path: Path) -> None:
+        for number in range(2):
+            add(tmp_path, night(number, launches={"cpu": f"model {number}"}))
+        with opened(tmp_path) as duck:
+            (series,) = all_series(duck)
+        assert (series.place.cpu, len(series.points)) == ("", 2)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenbench.runner.errors import EXIT_OK, UntrustedInput, UsageError
+from evenbench.runner.sides.git import git, has_git, repository_root
 
 from ...steps.arguments import VERBOSE_HELP
 from ...steps.console import answer, say, width, write
@@ -56,6 +57,13 @@ def _add_arguments(verb: argparse.ArgumentParser) -> None:
         "--side",
         choices=("base", "head", "control"),
         help="which side of a comparison is main; of one commit against itself: base, if not told",
+    )
+    verb.add_argument(
+        "--repo",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="checkout of main with its whole history, which knows the order of commits; default: the current folder",
     )
 
 
@@ -105,11 +113,21 @@ def add(options: argparse.Namespace) -> int:
     results = load_files(options.results)
     kind, proof = _proof(results)
     side = options.side or _side(kind)
-    kept = [add_run(options.folder, rows_of(results, side))] if side else []
+    kept = [add_run(options.folder, rows_of(results, side, _position(results, side, options.repo)))] if side else []
     kept += [add_proof(options.folder, proof)] if proof is not None else []
     for path, new in kept:
         print(f"{'added' if new else 'there already, left as it is'}: {path}")
     return EXIT_OK
+
+
+def _position(results: Results, side: SideName, folder: Path) -> int | None:
+    """How many commits there are up to that of a side, on its branch; None where this is not its whole repository."""
+    sha = next((info.sha for info in results.header.sides if info.name == side), "")
+    repo = repository_root(folder)
+    if not sha or not has_git(repo) or git("rev-parse", "--is-shallow-repository", cwd=repo).output.strip() == b"true":
+        return None
+    counted = git("rev-list", "--count", "--first-parent", sha, "--", cwd=repo, check=False)
+    return int(counted.output) if counted.status == 0 else None
 
 
 def _proof(results: Results) -> tuple[str, Proof | None]:

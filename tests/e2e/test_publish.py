@@ -221,7 +221,9 @@ class TestOrder:
             desk.fake.push(7, NEXT)
         said = desk.publish(desk.results(SAME), event=event)
         assert said.code == 0
-        assert said.err == f"no comment: #7 is {'closed' if state == 'closed' else 'at ddddddd by now, not at bbbbbbb'}\n"
+        assert (
+            said.err == f"no comment: #7 is {'closed' if state == 'closed' else 'at ddddddd by now, not at bbbbbbb'}\n"
+        )
         assert desk.fake.writes() == []
         assert "1 unchanged" in desk.summary
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from statistics import median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from evenbench.runner.records import SideName
@@ -31,6 +32,12 @@ SAME_KERNELS = "same kernels"
 KERNELS_DIFFER = "kernels differ"
 OF_KERNELS = (SAME_KERNELS, KERNELS_DIFFER)  # how a note on kernels begins
 BUT_CODE = " (their code is not known)"  # names, grids, blocks, registers and shared memory are equal
+RESULT_CHANGES: Mapping[str, str] = MappingProxyType(
+    {
+        "differs": "the result changes from call to call",
+        "not-finite": "the result became infinite or NaN after some calls: declare a reset",
+    }
+)
 DOUBT = ", so doubt it"  # of a change: what else could have made it?
 DOUBT_UNLESS = ", so doubt it unless that changed"
 
@@ -59,7 +66,16 @@ def of_side(sides: Sequence[SideRow]) -> list[str]:
     if any(side.implementation is not None and side.implementation.check != "passed" for side in known):
         notes.append("unchecked")
     notes.extend(dict.fromkeys(side.case.fallback for side in known if side.case is not None and side.case.fallback))
-    return [*notes, *_left(known)]
+    return [*notes, *_result_changes(known), *_left(known)]
+
+
+def _result_changes(sides: Sequence[SideRow]) -> list[str]:
+    """That calls do not repeat each other, of both sides or of one."""
+    changes = {side.side: side.implementation.result_change for side in sides if side.implementation is not None}
+    texts = {name: RESULT_CHANGES[change] for name, change in changes.items() if change}
+    if len(texts) == len(sides) and len(set(texts.values())) == 1:
+        return [*texts.values()][:1]
+    return [f"on {name} {text}" for name, text in texts.items()]
 
 
 def _left(sides: Sequence[SideRow]) -> list[str]:

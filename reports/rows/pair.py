@@ -96,6 +96,8 @@ def unjudgeable(pair: Pair) -> tuple[Verdict, str] | None:
     skipped = [next((loss for loss in side.losses if loss.kind == SKIPPED), None) for side in (pair.head, pair.base)]
     if whole < MIN_ROUNDS and failures is None and any(skipped):
         said = [(side, loss) for side, loss in zip(("head", "base"), skipped, strict=True) if loss is not None]
+        if len({loss.error for _, loss in said}) < len(said):
+            return "skipped", f"both sides: {said[0][1].error}"
         return "skipped", "; ".join(f"{side}, round {loss.round + 1}: {loss.error}" for side, loss in said)
     found = differences(pair.base, pair.head) or other_device(pair.base, pair.head)
     return ("incomparable", "; ".join(found)) if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +28,8 @@ GRAVITY: Sequence[Status] = (
     "failed",
     "skipped",
 )  # what a side is called that gave no number, for several reasons
+
+_OWN = re.compile(r"\b0x[0-9a-fA-F]+|/\S*/evenbench-\d+\S*?/(?:base|head|control)(?=/)|/\S*-(?:base|head|control)(?=/)")
 
 
 class Common(NamedTuple):
@@ -196,8 +199,8 @@ def _error(base: SideRow, head: SideRow, failures: Failures | None, results: Res
     if head.bad and (blamed or not head.losses or head.status == "wrong" or not base.placed):
         if head.lost_with_the_machine:
             return "inconclusive", f"head: {head.reason}"
-        both = f"; base: {_told(base)}" if base.bad else ""
-        return ("wrong" if head.status == "wrong" else "failed"), f"head: {head.reason}{both}"
+        reason = of_both(_told(base), head.reason) if base.bad else f"head: {head.reason}"
+        return ("wrong" if head.status == "wrong" else "failed"), reason
     if failures is not None and blamed:
         return "failed", counted(failures, head, base)
     for missing, other in ((base, head), (head, base)):
@@ -209,6 +212,13 @@ def _error(base: SideRow, head: SideRow, failures: Failures | None, results: Res
 def _told(row: SideRow) -> str:
     """A bad side's reason where the verdict does not speak of that side."""
     return f"wrong: {row.reason}" if row.status == "wrong" else row.reason
+
+
+def of_both(base: str, head: str) -> str:
+    """What was said of head and of base, once where it is the same but for addresses and the sides' own folders."""
+    if _OWN.sub("", base) == _OWN.sub("", head):
+        return f"both sides: {head}"
+    return f"head: {head}; base: {base}"
 
 
 def differences(base: SideRow, head: SideRow) -> tuple[str, ...]:

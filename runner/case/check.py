@@ -20,6 +20,7 @@ from .fingerprint import (
     describe,
     dtype_name,
     is_array,
+    is_finite,
     is_numpy,
     is_tensor,
     kind_of,
@@ -29,7 +30,7 @@ from .fingerprint import (
     shape_of,
 )
 
-__all__ = ["check_result", "checksum", "describe", "poison", "seed_everything", "unwritten"]
+__all__ = ["check_result", "checksum", "describe", "is_finite", "poison", "seed_everything", "unwritten"]
 
 WIDE: Mapping[str, str] = {
     "float": "float64",

@@ -6,6 +6,7 @@ torch nor numpy is imported here: a value of theirs can only exist once somebody
 
 from __future__ import annotations
 
+import cmath
 import ctypes
 import hashlib
 import random
@@ -51,6 +52,20 @@ def describe(inputs: Mapping[str, object] | None) -> list[dict[str, Any]]:
         {"name": name, "shape": list(shape_of(value)), "dtype": dtype_name(value), "sha": checksum(value)}
         for name, value in sorted((inputs or {}).items())
     ]
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value holds neither NaN nor infinity; True for what holds no floating-point numbers."""
+    if isinstance(value, Mapping):
+        return all(is_finite(part) for part in value.values())
+    if isinstance(value, list | tuple):
+        return all(is_finite(part) for part in value)
+    if isinstance(value, float | complex):
+        return cmath.isfinite(value)
+    if not is_array(value) or kind_of(value) not in ("float", "complex"):
+        return True
+    module = sys.modules["torch" if is_tensor(value) else "numpy"]
+    return bool(module.isfinite(plain(value) if is_tensor(value) else value).all())
 
 
 def seed_everything(seed: int) -> None:

@@ -110,6 +110,8 @@ class ImplementationRecord(Record):
     cost_ns: Ns = 0
     check: Literal["passed", "unchecked", ""] = ""
     result: Hash = ""
+    result_change: Literal["", "differs", "not-finite"] = ""
+    """How the result changed from call to call, without a `reset`; since version 1.1."""
     tuning: Text = ""
 
 

@@ -238,8 +238,8 @@ def test_a_gpu_that_is_gone_ends_the_run_and_resume_goes_on(repository: Reposito
     }
     lost = repository.evenbench(*COMPARE, "--ignore-unfit", **env)
     assert lost.returncode == 3, lost.stderr
-    hint = "evenbench doctor says when it does; then go on with --resume"
-    assert errors(lost) == [f"error: NVIDIA H200 {UUID} does not answer any more (hint: {hint})"]
+    hint = "run evenbench doctor until it does, then continue with --resume"
+    assert errors(lost) == [f"error: NVIDIA H200 {UUID} no longer answers (hint: {hint})"]
     before = events(repository.path / OUT)
     assert sum(1 for event in before if event["event"] == "measurement") == 3
     assert before[-1]["event"] != "end"

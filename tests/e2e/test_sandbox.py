@@ -155,7 +155,7 @@ def test_a_set_up_that_fails_is_told_and_leaves_nothing(repository: Repository, 
 def test_a_library_of_others_may_be_preloaded_and_a_copy_of_ones_own_may_not(
     repository: Repository, host: Host
 ) -> None:
-    repository.commit({"cases/suites.yaml": suites("preload: [numpy]"), "numpy_tools/__init__.py": ""})
+    repository.commit({"cases/suites.yaml": suites("preload: [numpy]")})
     ended = evenbench(repository, host, "compare", "HEAD", "HEAD")
     assert ended.code == 0, ended
     # A project that the image holds as well, and that no set-up puts into the sides.

@@ -235,7 +235,7 @@ def test_each_gpu_has_a_lock_and_who_holds_it_is_said(bed: Bed) -> None:
     assert not refused.stdout
     (line,) = errors(refused)
     assert line.startswith(f"error: {holder}")
-    assert line.endswith(f"{output} (hint: leave --no-wait out to wait for its end)")
+    assert line.endswith(f"{output} (hint: run without --no-wait to wait for it)")
     assert waiting.startswith(holder)
     assert waiting.endswith(f"{output}; waiting for it to end\n")
 
@@ -243,7 +243,7 @@ def test_each_gpu_has_a_lock_and_who_holds_it_is_said(bed: Bed) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpus", "3"], "--gpus 3: this machine has 2 visible NVIDIA GPUs that are visible and answer"),
+        (["--gpus", "3"], "--gpus 3: this machine has 2 visible NVIDIA GPUs"),
         (["--gpus", "2", "--durations", "x.jsonl"], "--durations x.jsonl: no such file"),
     ],
 )

@@ -41,7 +41,8 @@ STYLES: Mapping[str, str] = MappingProxyType(
     }
 )
 WIDE = 120  # columns from which rounds and notes stand in the table; under it notes stand below
-NOTES_MIN = 24  # columns that notes need to be read in the table
+NOTES_MIN = 32  # columns that notes need to be read in the table
+NOTE_MAX = 160  # characters of a note beside its row; of a longer one the first sentence, and the whole below the table
 RATE_FROM = 180  # columns from which a comparison has room for the rate of head
 GAP, EDGES = 3, 2  # of `box.SIMPLE_HEAD`: between two columns, and at both ends together
 GLUED = re.compile(r"(?<=±) | (?=%)")  # spaces at which no line ends
@@ -166,9 +167,11 @@ def _table(columns: Sequence[_Column], notes: Sequence[tuple[str, Sequence[str]]
         table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True, width=column.width)
     if inside:
         table.add_column("notes", overflow="fold")
-    for number, (_, said) in enumerate(notes):
-        table.add_row(*(column.cells[number] for column in kept), *([foreign("; ".join(said))] if inside else []))
-    return [table, *_gone(full, kept, width), *(_notes_below(notes, width) if not inside else [])]
+    for number, (_, texts) in enumerate(notes):
+        shown = "; ".join(_shortened(text) for text in texts)
+        table.add_row(*(column.cells[number] for column in kept), *([foreign(shown)] if inside else []))
+    below = _whole_below(notes, width) if inside else _notes_below(notes, width)
+    return [table, *_gone(full, kept, width), *below]
 
 
 def _stacked(
@@ -209,9 +212,33 @@ def _gone(full: Sequence[_Column], kept: Sequence[_Column], width: int) -> list[
     return [_wrapped(said, width, "dim")] if titles else []
 
 
-def _notes_below(notes: Iterable[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
-    below = _below(notes)
-    return [*(_wrapped(line, width) for line in below), Text()] if below else []
+def _notes_below(notes: Sequence[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
+    """The notes of each row, and the whole of those that were shortened."""
+    below = _below((name, [_shortened(text) for text in texts]) for name, texts in notes)
+    return [*(_wrapped(line, width) for line in below), Text(), *_whole_below(notes, width)] if below else []
+
+
+def _whole_below(notes: Sequence[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
+    """The notes that are too long to stand beside their rows, each once."""
+    rows: dict[str, list[str]] = {}
+    for name, texts in notes:
+        for text in texts:
+            if _shortened(text) != text:
+                rows.setdefault(text, []).append(name)
+    lines = []
+    for text, names in rows.items():
+        lines.append(f"{', '.join(names) if len(names) <= NOTES_SHARED else count(len(names), 'row')}: {text}")
+    return [*(_wrapped(line, width) for line in lines), Text()] if lines else []
+
+
+def _shortened(text: str) -> str:
+    """The first sentence of a long note, or its beginning."""
+    if len(text) <= NOTE_MAX:
+        return text
+    sentence = text.partition(". ")[0]
+    if len(sentence) > NOTE_MAX:
+        sentence = textwrap.shorten(sentence, NOTE_MAX, placeholder="")
+    return f"{sentence.rstrip('.,;: ')}…"
 
 
 def _below(notes: Iterable[tuple[str, Sequence[str]]]) -> list[str]:

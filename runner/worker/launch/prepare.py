@@ -121,10 +121,13 @@ def _prepare_implementation(
         runnable = opened.make(name)
         opened.refuse_changed_inputs(inputs, f"making {name}")
         opened.checked_call(runnable, reference, inputs)
-        first = check.checksum(runnable.result)
+        first, finite = check.checksum(runnable.result), check.is_finite(runnable.result)
         found |= _calibrate(opened, runnable, timer_name, target, instruments)
         opened.checked_call(runnable, reference, inputs)
         again = check.checksum(runnable.result)
+        if first != again and not runnable.resets:
+            became_infinite = finite and not check.is_finite(runnable.result)
+            found["result_change"] = "not-finite" if became_infinite else "differs"
         found["check"] = "passed" if opened.bench.reference is not None else "unchecked"
         found["result"] = first if first == again else RESULT_UNSTABLE
     except NotMeasured as reason:

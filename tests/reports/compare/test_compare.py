@@ -188,7 +188,7 @@ class TestVerdictsBySide:
             (Case("a", base_case=FAILED, head_case=WRONG), "wrong", "head: 3 of 9 elements differ; base: setup: ImportError: no triton"),
             (Case("a", base_case=WRONG, head_case=FAILED), "failed", "head: setup: ImportError: no triton; base: wrong: 3 of 9 elements differ"),
             (Case("a", head=None, base_case=WRONG), "removed", "it was wrong on base: 3 of 9 elements differ"),
-            (Case("a", both_case=FAILED), "failed", "head: setup: ImportError: no triton; base: setup: ImportError: no triton"),
+            (Case("a", both_case=FAILED), "failed", "both sides: setup: ImportError: no triton"),
             (Case("a", base_case=SKIPPED, head_case=FAILED), "failed", "head: setup: ImportError: no triton"),
             (Case("a", head_case=SKIPPED), "skipped", "head: needs flash_attn"),
             (Case("a", base_case=SKIPPED), "skipped", "base: needs flash_attn"),
@@ -505,6 +505,18 @@ class TestNotes:
             (Case("a", head_case={"source": "6" * 64}), "case changed"),
             (Case("a", head_implementation={"tuning": "BLOCK=64"}), "tuning differs: none on base, BLOCK=64 on head"),
             (Case("a", both_case={"inputs": []}), "inputs unverified"),
+            (
+                Case("a", head_implementation={"result_change": "differs"}),
+                "on head the result changes from call to call",
+            ),
+            (
+                Case(
+                    "a",
+                    base_implementation={"result_change": "not-finite"},
+                    head_implementation={"result_change": "not-finite"},
+                ),
+                "the result became infinite or NaN after some calls: declare a reset",
+            ),
             (Case("a", head_implementation={"check": "unchecked"}), "unchecked"),
             (Case("a", both_case={"fallback": "CUPTI: no permission"}), "CUPTI: no permission"),
             (Case("a", both_case={"leaves": "changed umask"}), "the case changed umask"),

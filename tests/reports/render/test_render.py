@@ -594,3 +594,43 @@ class TestUnits:
 
     def test_count(self) -> None:
         assert (units.count(1, "row"), units.count(3_000, "row")) == ("1 row", "3,000 rows")
+
+
+class TestLongTexts:
+    """Ids of 60 characters and errors of 300 leave a table that can be read."""
+
+    ERROR = (
+        "RuntimeError: CUDA error: an illegal memory access was encountered. CUDA kernel errors might be asynchronously "
+        "reported at some other API call, so the stacktrace below might be incorrect. For debugging consider passing "
+        "CUDA_LAUNCH_BLOCKING=1. Compile with TORCH_USE_CUDA_DSA to enable device-side assertions at 0x7f12{}."
+    )
+    LONG = "attention/flash_decoding_paged[batch=64,heads=32,len=8192,d]"
+
+    def failing(self, number: int) -> Mapping[str, Any]:
+        return {"status": "failed", "reason": self.ERROR.format(number), "implementations": []}
+
+    def table(self, width: int) -> str:
+        return terminal(
+            compared(
+                Case(self.LONG, base_case=self.failing(1), head_case=self.failing(2)),
+                Case("norm/one", head_case=self.failing(3)),
+                Case("norm/two", head_case=self.failing(3)),
+            ),
+            width,
+        )
+
+    @pytest.mark.parametrize("width", [60, 80, 120, 160, 200])
+    def test_the_whole_of_an_error_stands_once(self, width: int) -> None:
+        text = " ".join(self.table(width).split())
+        assert text.count("device-side assertions at 0x7f122") == 1
+        assert text.count("device-side assertions at 0x7f123") == 1
+        assert f"{self.LONG}: both sides: RuntimeError: CUDA error" in text
+        assert "norm/one, norm/two: head: RuntimeError: CUDA error" in text
+
+    @pytest.mark.parametrize("width", [120, 160, 200])
+    def test_a_row_takes_few_lines(self, width: int) -> None:
+        table = self.table(width).partition("\n\n\n")[0].partition("geometric")[0]
+        assert len(table.splitlines()) < 30
+
+    def test_the_first_sentence_stands_beside_the_row(self) -> None:
+        assert "an illegal memory access was encountered…" in " ".join(self.table(200).split())

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from evenbench.runner.case.check import check_result, checksum, describe, poison, seed_everything, unwritten
+from evenbench.runner.case.check import check_result, checksum, describe, is_finite, poison, seed_everything, unwritten
 from evenbench.runner.case.fingerprint import CHUNK, _device_sum
 from evenbench.runner.errors import SetupError, WrongResult
 
@@ -404,3 +404,15 @@ check_result(numpy.ones(3), numpy.ones(3), 0, 0); checksum(numpy.ones(3)); poiso
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "finite"),
+    [
+        (1.0, True), (float("inf"), False), (complex("nan"), False), (3, True), (None, True), ("inf", True),
+        (np.array([1.0, 2.0]), True), (np.array([1.0, np.inf]), False), (np.array([1, 2]), True),
+        ((1.0, [np.array([np.nan])]), False), ({"a": 1.0, "b": {"c": float("-inf")}}, False), ([], True),
+    ],
+)  # fmt: skip
+def test_what_holds_nan_or_infinity(value: object, finite: bool) -> None:
+    assert is_finite(value) == finite

@@ -417,12 +417,20 @@ class TestShippedVersions:
         assert kinds.count("measurement") == 24
         assert kinds[-1] == "end"
 
-    def test_1_0_is_written_unchanged(self) -> None:
-        lines = GOLDEN.read_text().splitlines()
-        for line in lines:
+    def test_1_0_is_written_again_with_nothing_but_what_is_new(self) -> None:
+        for line in GOLDEN.read_text().splitlines():
             event = parse_event(line)
             assert event is not None
-            assert dump(event) == line
+            assert without_newer(json.loads(dump(event))) == json.loads(line)
+
+
+def without_newer(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without the fields that 1.1 brought, which hold what they stand for where nobody said it."""
+    for side in event.get("sides", ()):
+        assert side.pop("exact") is True
+    for implementation in event.get("implementations", ()):
+        assert implementation.pop("result_change") == ""
+    return event
 
 
 def test_messages_are_short() -> None:

@@ -194,6 +194,32 @@ def test_varying_results_are_compared_by_value_and_equal_ones_by_their_hash() ->
     assert next(asked) == 1  # in the preparation alone: an equal hash needs no reference
 
 
+@pytest.mark.parametrize(
+    ("step", "resets", "change"),
+    [
+        (lambda x: x, False, ""),
+        (lambda x: x + 1, False, "differs"),
+        (lambda x: x * 1e300, False, "not-finite"),
+        (lambda x: x + 1, True, ""),
+        (lambda x: np.full_like(x, np.nan), False, ""),  # from the first call on
+    ],
+)
+def test_a_result_that_changes_from_call_to_call_is_recorded(step: Any, resets: bool, change: str) -> None:
+    def build() -> Bench:
+        x = np.ones(4)
+
+        def run() -> Any:
+            x[...] = step(x)
+            return x
+
+        return Bench(run=run, reset=(lambda: x.fill(next(starts))) if resets else None)
+
+    starts = itertools.count(1.0)
+    with np.errstate(over="ignore"):
+        (one,) = Launches(build).prepare()["implementations"]
+    assert (one["status"], one.get("result_change", "")) == ("ok", change)
+
+
 def test_a_cache_that_stays_warm_refuses_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenbench.runner.timing.cache.last_level_cache_bytes", lambda: 1 << 40)
     message = Launches(lambda: Bench(run=lambda: 1), cache="cold").prepare()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-from .client import GitHub
-from .outcome import CheckText, Conclusion, Stamp, parse, shared, shares_of
+from .check_shares import CheckShare, combined, shares_of, without_shares
+from .client import WORKFLOWS_APP, GitHub
+from .outcome import CheckText, Conclusion, Stamp, accepted_check, parse
 from .pull_request import checked
+
+
+class _App(BaseModel):
+    slug: str | None = None
 
 
 class _Output(BaseModel):
@@ -25,6 +30,7 @@ class CheckRun(BaseModel):
     status: str
     conclusion: str | None = None
     external_id: str | None = None
+    app: _App | None = None
     output: _Output = _Output()
 
     @property
@@ -49,8 +55,8 @@ class CheckRuns:
         head_sha: the commit.
         name: of the check run.
         url: where its details are; empty for nowhere.
-        pull: number of the pull request; 0 for none. All that have this commit as their head share its check run.
-        is_current: whether another pull request still has this commit as its head.
+        key: of what is written, as in `CheckShare`; empty where the commit is of no pull request.
+        is_current: whether what is said of another pull request of this commit still counts.
     """
 
     github: GitHub
@@ -58,8 +64,8 @@ class CheckRuns:
     head_sha: str
     name: str
     url: str
-    pull: int = 0
-    is_current: Callable[[int], bool] = lambda _: True
+    key: str = ""
+    is_current: Callable[[CheckShare], bool] = lambda _: True
 
     def newest(self) -> CheckRun | None:
         """The one of ours that GitHub shows."""
@@ -67,36 +73,83 @@ class CheckRuns:
 
     def write(self, stamp: Stamp, text: CheckText) -> str:
         """Say `text`, of `stamp`, unless a newer run has said something. Returns what was done; empty for nothing."""
-        newest, stamp = self.newest(), replace(stamp, pull=self.pull)
-        if newest is not None and newest.stamp is not None:
-            if self.is_mine(newest.stamp) and newest.stamp.key > stamp.key:
-                return ""
-            others = [share for share in shares_of(newest.text.summary) if share.pull != self.pull]
-            text = shared(text, self.pull, [share for share in others if self.is_current(share.pull)])
-        else:
-            text = shared(text, self.pull, ())
-        if newest is not None and (text.conclusion is not None or newest.status != "completed"):
-            return self.edit(newest, stamp, text)
-        body = {"head_sha": self.head_sha, **self._body(stamp, text)}
+        ours = sorted(self._ours(), key=lambda check: check.id)
+        stamp = replace(stamp, pull=self._pull)
+        if any(check.stamp.key > stamp.key for check in ours if check.stamp is not None and self.is_mine(check.stamp)):
+            return ""
+        whole = self._combined(text, ours)
+        if ours and (whole.conclusion is not None or ours[-1].status != "completed"):
+            return self.edit(ours[-1], stamp, whole)
+        body = {"head_sha": self.head_sha, **self._body(stamp, whole)}
         self.github.create(f"/repos/{self.repository}/check-runs", body, lambda: self._of(stamp))
-        self._show_the_newer(stamp)
-        return f"check run created: {text.conclusion or body['status']}"
+        self._show_all(stamp, text)
+        return f"check run created: {whole.conclusion or body['status']}"
+
+    def accept(self, check: CheckRun, stamp: Stamp, by: str) -> str:
+        """Turn what a check run says of this pull request, should that be a failure, into a success that names who accepted.
+
+        Args:
+            check: ours, which GitHub shows.
+            stamp: of the table that was accepted.
+            by: who accepted it.
+
+        Returns:
+            What was done; empty for nothing.
+        """
+        shares, written, stamp = shares_of(check.text.summary), check.stamp, replace(stamp, pull=self._pull)
+        mine = shares.get(self.key) or CheckShare(self.key, check.text.conclusion, check.text.title)
+        if written is None or mine.conclusion != "failure":
+            return ""
+        text = CheckText(
+            running=False, conclusion="failure", title=mine.title, summary=without_shares(check.text.summary)
+        )
+        accepted = accepted_check(text, by)
+        others = {share.key: share for share in shares.values() if share.key != self.key and self.is_current(share)}
+        writer = None if self.is_mine(written) else others.pop(f"pull-{written.pull}", None)
+        if writer is None:  # written for this pull request, or for one that is no longer at this commit
+            return self.edit(check, stamp, combined(accepted, self.key, others.values()))
+        text = replace(text, running=writer.conclusion is None, conclusion=writer.conclusion, title=writer.title)
+        others[self.key] = CheckShare(self.key, accepted.conclusion, accepted.title)
+        return self.edit(check, written, combined(text, writer.key, others.values()))
 
     def is_mine(self, stamp: Stamp) -> bool:
-        """Whether a check run was last written for this pull request, as far as it says for which."""
-        return not stamp.pull or not self.pull or stamp.pull == self.pull
+        """Whether a check run was last written for what this one is about, as far as its stamp says."""
+        kind, _, number = self.key.partition("-")
+        if kind == "run":  # any other run may be of another pull request
+            return not stamp.pull and stamp.run == int(number)
+        return not stamp.pull or not number or stamp.pull == int(number)
 
-    def _show_the_newer(self, mine: Stamp) -> None:
-        """GitHub shows the check run that came last: should a newer run have come first, ours repeats what it says."""
-        ours = {check.stamp: check for check in self._ours() if check.stamp is not None}
-        newer = ours[max(ours, key=lambda stamp: stamp.key)] if ours else None
-        if newer is not None and newer.stamp is not None and newer.stamp.key > mine.key and mine in ours:
-            body = self._body(newer.stamp, newer.text)
-            self.github.edit(f"/repos/{self.repository}/check-runs/{ours[mine].id}", body)
+    @property
+    def _pull(self) -> int:
+        """Number of the pull request; 0 where it is not known."""
+        kind, _, number = self.key.partition("-")
+        return int(number) if kind == "pull" else 0
+
+    def _combined(self, text: CheckText, ours: Iterable[CheckRun]) -> CheckText:
+        """`text` beside what our check runs, the newest last, say of the commit's other pull requests."""
+        shares: dict[str, CheckShare] = {}
+        for check in ours:
+            shares |= shares_of(check.text.summary)
+        shares.pop(self.key, None)
+        return combined(text, self.key, [share for share in shares.values() if self.is_current(share)])
+
+    def _show_all(self, stamp: Stamp, text: CheckText) -> None:
+        """GitHub shows the check run that came last: ours repeats what others have said since we looked."""
+        ours = sorted(self._ours(), key=lambda check: check.id)
+        created = next((check for check in ours if check.stamp == stamp), None)
+        if created is None:
+            return
+        newest = created
+        for check in ours:
+            if check.stamp is not None and self.is_mine(check.stamp) and check.stamp.key > (newest.stamp or stamp).key:
+                newest = check
+        if newest is not created and newest.stamp is not None:
+            self.edit(created, newest.stamp, newest.text)
+        else:
+            self.edit(created, stamp, self._combined(text, ours))
 
     def edit(self, check: CheckRun, stamp: Stamp, text: CheckText) -> str:
         """Change a check run, if need be. Returns what was done; empty for nothing."""
-        stamp = replace(stamp, pull=self.pull)
         body = self._body(stamp, text)
         there = (check.external_id, check.status, check.conclusion, check.output.title, check.output.summary)
         if there == (stamp.marker, body["status"], text.conclusion, text.title, text.summary):
@@ -105,11 +158,12 @@ class CheckRuns:
         return f"check run edited: {text.conclusion or body['status']}"
 
     def _ours(self) -> Iterator[CheckRun]:
-        """A job of a pull request may have the name, too, but not our stamp, which only an App of the repository can write."""
+        """A job of a pull request may have the name, too, but not our stamp; another App may write both."""
         path = f"/repos/{self.repository}/commits/{self.head_sha}/check-runs"
-        for each in self.github.pages(path, "check_runs", check_name=self.name, filter="all"):
-            check = checked(CheckRun, each)
-            if check.stamp is not None:
+        for item in self.github.pages(path, "check_runs", check_name=self.name, filter="all"):
+            check = checked(CheckRun, item)
+            slug = check.app.slug if check.app is not None else None
+            if slug and check.stamp is not None and (slug == WORKFLOWS_APP or self.github.login == f"{slug}[bot]"):
                 yield check
 
     def _of(self, stamp: Stamp) -> CheckRun | None:

@@ -30,21 +30,25 @@ MESSAGE_MAX = 200  # characters of GitHub's own words in an error
 VERSION = "2022-11-28"  # of the API
 SERVER_ERROR = 500  # the first status that is GitHub's own fault
 LIMITS = (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)  # GitHub uses both for its rate limits
+WORKFLOWS_APP = "github-actions"  # the App whose token a workflow has
 STATUS_PAGE = "try again, or see githubstatus.com"
 
-# Words by which GitHub tells a rate limit that no header tells; any other 403 is final.
-LIMIT_WORDS = ("rate limit", "abuse detection", "temporarily blocked from content creation")
+# Words of a rate limit that no header names; any other 403 is final.
+LIMIT_WORDS = ("rate limit", "abuse detection", "blocked from content creation", "submitted too quickly")
 PERMISSIONS = "the job needs pull-requests: write, checks: write and actions: read"
 # Words of a final 403, and what to do about it.
 FORBIDDEN: Mapping[str, str] = MappingProxyType(
     {
         "resource not accessible": PERMISSIONS,
         "must have ": PERMISSIONS,
-        "locked": "unlock the conversation, or measure without a comment",
+        "is locked": "unlock the conversation, then run the job again",
         "archived": "an archived repository is read-only",
         "saml": "authorise the token for the organisation's single sign-on",
-        "disabled": "",
-        "blocked": "",
+        "ip allow list": "allow the address of the runner in the organisation's settings",
+        "authenticate via a github app": "check runs need the token of an App, such as the job's own, github.token",
+        "disabled": "enable it in the repository's settings",
+        "blocked": "ask GitHub's support",
+        "suspended": "ask the owner of the App or account to lift the suspension",
     }
 )
 
@@ -106,6 +110,29 @@ class GitHub:
         self._sleep = sleep
         self._rehearse = rehearse
         self._wrote = float("-inf")
+        self._login: str | None = None
+
+    @property
+    def login(self) -> str:
+        """The name that the token writes under, such as ``github-actions[bot]``; empty where GitHub does not tell."""
+        if self._login is None:
+            try:  # the REST API tells no App its own name
+                data = _json(self._send("POST", self._graphql, body={"query": "{ viewer { login } }"}))
+            except Unanswered:
+                raise
+            except GitHubRefused:
+                data = None
+            match data:
+                case {"data": {"viewer": {"login": str(login)}}}:
+                    self._login = login
+                case _:
+                    self._login = ""
+        return self._login
+
+    @property
+    def _graphql(self) -> str:
+        """Address of the GraphQL API, which on a server of one's own is beside the REST API."""
+        return f"{self._api.removesuffix('/v3')}/graphql"
 
     @property
     def dry_run(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, cast
@@ -192,53 +192,6 @@ class CheckText:
     conclusion: Conclusion | None
     title: str
     summary: str
-
-
-SHARE = re.compile(
-    r"^<!-- evenbench pull=(\d{1,9}) conclusion=(success|failure|neutral|none) -->#\d+: (.*)$", re.MULTILINE
-)
-
-
-@dataclass(frozen=True)
-class PullShare:
-    """What a check run says of one of the pull requests that have its commit as their head."""
-
-    pull: int
-    conclusion: Conclusion | None
-    title: str
-
-    @property
-    def line(self) -> str:
-        """As it stands in the summary of the check run."""
-        marker = f"<!-- evenbench pull={self.pull} conclusion={self.conclusion or 'none'} -->"
-        return f"{marker}#{self.pull}: {self.title}"
-
-
-def shares_of(summary: str) -> list[PullShare]:
-    """The pull requests that the summary of a check run tells of."""
-    shares = []
-    for number, conclusion, title in SHARE.findall(summary):
-        shares.append(PullShare(int(number), None if conclusion == "none" else conclusion, title))
-    return shares
-
-
-def shared(text: CheckText, pull: int, others: Sequence[PullShare]) -> CheckText:
-    """The check run of a commit that is the head of several pull requests: the worst of them decides.
-
-    Args:
-        text: what is to be said of `pull`.
-        others: what the check run says of the other pull requests, of those that are still at this commit.
-    """
-    if not pull:
-        return text
-    mine = PullShare(pull, text.conclusion, markdown.plain(sanitise(text.title)))
-    lines = [share.line for share in sorted([mine, *others], key=lambda share: share.pull)]
-    summary = "\n\n".join([text.summary, *lines])
-    bad = [share for share in others if share.conclusion == "failure"]
-    if not bad or text.conclusion is None:
-        return replace(text, summary=summary)
-    title = "; ".join([f"#{pull}: {text.title}", *(f"#{share.pull}: {share.title}" for share in bad)])
-    return replace(text, conclusion="failure", title=title, summary=summary)
 
 
 def state_comment(outcome: Outcome, head: str, links: Links) -> str:

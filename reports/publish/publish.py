@@ -19,7 +19,8 @@ from ..render.comment.comment import Links, comment
 from ..render.comment.markdown import COMMENT_BUDGET
 from .accepted import Acceptance, acceptance
 from .check_run import CheckRun, CheckRuns
-from .client import GitHub, NotFound, Unprocessable
+from .check_shares import CheckShare
+from .client import WORKFLOWS_APP, GitHub, NotFound, Unprocessable
 from .events import WorkflowRun
 from .outcome import (
     LABEL,
@@ -38,7 +39,6 @@ from .outcome import (
 )
 from .pull_request import Pull, checked, current
 
-APP_SUFFIX = "[bot]"  # of the name that an App writes under, such as a workflow's token; no person can have one
 PASSES = 3  # looks at the comments until they are as they should be; each other publisher costs one at most
 SHORTER = COMMENT_BUDGET // 2  # of a comment that GitHub found too long
 NEWER = "a newer run has written already"
@@ -55,6 +55,7 @@ class PublishTarget:
         suite: one comment and check run each.
         run: that the outcome is of.
         workflow: file name of the workflow by which a maintainer measures again.
+        ambiguous: whether the run may be of any of several pull requests, so that `number` is None.
     """
 
     repository: str
@@ -63,11 +64,19 @@ class PublishTarget:
     suite: str
     run: WorkflowRun
     workflow: str = "manual.yml"
+    ambiguous: bool = False
 
     @property
     def config(self) -> str:
         """The configuration's name in stamps."""
         return config_name(self.suite)
+
+    @property
+    def share(self) -> str:
+        """The key of what the check run says of it, as in `CheckShare`; empty for a commit without a pull request."""
+        if self.number is not None:
+            return f"pull-{self.number}"
+        return f"run-{self.run.id}" if self.ambiguous else ""
 
 
 def publish(github: GitHub, target: PublishTarget, outcome: Outcome, links: Links) -> list[str]:
@@ -104,10 +113,11 @@ class _Publisher:
         self._links = links
         name = f"evenbench ({target.config})"
         self._checks = CheckRuns(
-            github, target.repository, target.head_sha, name, links.run, target.number or 0, self._is_current
+            github, target.repository, target.head_sha, name, links.run, target.share, self._is_current
         )
         self._issues = f"/repos/{target.repository}/issues"
         self._budget = COMMENT_BUDGET
+        self._author = f"{WORKFLOWS_APP}[bot]"
 
     def publish(self) -> list[str]:
         pull = self._current()
@@ -136,10 +146,13 @@ class _Publisher:
             return None
         return current(self._github, self._target.repository, self._target.number, self._target.head_sha)
 
-    def _is_current(self, number: int) -> bool:
-        """Whether another pull request is open at this commit."""
+    def _is_current(self, share: CheckShare) -> bool:
+        """Whether another pull request is open at this commit. Which one a run is of is known once there is just one."""
+        kind, _, number = share.key.partition("-")
+        if kind == "run":
+            return self._target.ambiguous
         try:
-            current(self._github, self._target.repository, number, self._target.head_sha)
+            current(self._github, self._target.repository, int(number), self._target.head_sha)
         except (PullRequestMoved, NotFound):
             return False
         return True
@@ -174,8 +187,8 @@ class _Publisher:
         if label is None or not label.by:
             return [f"the label does not count: {label.why}" if label else "the table of this commit stands"]
         done = []
-        if check is not None and check.conclusion == "failure":
-            done.append(self._checks.edit(check, last, accepted_check(check.text, label.by)))
+        if check is not None and (edited := self._checks.accept(check, last, label.by)):
+            done.append(edited)
             self._current()
         for found, stamp in self._comments():
             body = with_accepted(found.body or "", label.by)
@@ -194,11 +207,17 @@ class _Publisher:
         return sorted(ours, key=lambda each: each[0].id)
 
     def _by_us(self) -> Iterator[_Comment]:
-        """Comments that an App wrote: the author decides, since a stranger can write our marker."""
+        """Comments that a workflow or our own token wrote: the author decides, since a stranger can write our marker."""
         for each in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
             found = checked(_Comment, each)
-            if found.user is not None and found.user.login.endswith(APP_SUFFIX):
+            if found.user is not None and (found.user.login == self._author or self._is_own(found)):
                 yield found
+
+    def _is_own(self, found: _Comment) -> bool:
+        """Whether our token wrote a comment: asked only of one that has our marker."""
+        login = found.user.login if found.user is not None else ""
+        marked = (found.body or "").startswith("<!-- evenbench ")
+        return marked and login in (f"{WORKFLOWS_APP}[bot]", self._github.login)
 
     def _note(self, ours: _Ours, said: Stamp | None, stamp: Stamp) -> str:
         """An edit notifies nobody, so a turn to regressed is said: before the edit, which would hide the turn."""
@@ -215,12 +234,14 @@ class _Publisher:
     def _write_comment(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> list[str]:
         """Until the comments are as they should be: another publisher may have written meanwhile."""
         done: list[str] = []
+        lost: NotFound | None = None
         for _ in range(1 if self._github.dry_run else PASSES):
             ours = self._comments()
             if any(there.key > stamp.key for _, there in ours):
                 return [*done, NEWER]
             if not ours:
                 self._send(pull, stamp, label, self._create)
+                lost = None
                 done.append("comment created")
                 continue  # and look whether another publisher did the same
             (keep, _), *more = ours
@@ -230,12 +251,16 @@ class _Publisher:
             if not same:
                 try:
                     self._send(pull, stamp, label, partial(self._edit, keep.id))
-                except NotFound:  # deleted meanwhile: made again in the next pass
+                except NotFound as error:  # deleted meanwhile: made again in the next pass
+                    lost = error
                     continue
+                lost = None
                 done.append("comment edited")
             for extra, _ in more:
                 self._github.delete(f"{self._issues}/comments/{extra.id}")
                 done.append("a second comment deleted")
+        if lost is not None:  # it is there whenever we look, and is not when we edit it
+            raise lost
         return done
 
     def _send(self, pull: Pull, stamp: Stamp, label: Acceptance | None, send: Callable[[str], None]) -> None:
@@ -249,7 +274,10 @@ class _Publisher:
 
     def _create(self, body: str) -> None:
         path = f"{self._issues}/{self._target.number}/comments"
-        self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
+        made = self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
+        if isinstance(made, dict):  # GitHub's answer, which names the author
+            author = checked(_Comment, made).user
+            self._author = author.login if author is not None else self._author
 
     def _edit(self, id: int, body: str) -> None:
         self._github.edit(f"{self._issues}/comments/{id}", {"body": body})

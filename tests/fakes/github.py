@@ -108,6 +108,7 @@ class FakeGitHub:
         self.repository = repository
         self.now = START
         self.tokens: dict[str, str] = {"write-token": "write", "read-token": "read"}
+        self.author = BOT  # whose token it is: an App's ends with [bot]
         self.pulls: dict[int, Json] = {}
         self.comments: dict[int, tuple[int, Json]] = {}
         self.checks: dict[int, Json] = {}
@@ -196,7 +197,7 @@ class FakeGitHub:
         id = self._id()
         output = check["output"] | {"text": None} | values.pop("output", {})
         check |= {"id": id, "head_sha": head, "pull_requests": [], "completed_at": None, "conclusion": None}
-        check["app"] |= {"slug": "github-actions"}
+        check["app"] |= {"slug": self.author.removesuffix("[bot]")}
         check |= values | {"output": output}
         self.checks[id] = check
         return check
@@ -208,7 +209,10 @@ class FakeGitHub:
 
     def writes(self) -> list[str]:
         """Methods and paths of all that was not only asked."""
-        return [f"{each.method} {each.path}" for each in self.requests if each.method != "GET"]
+        asked = ("/graphql",)  # a question, though it is a POST
+        return [
+            f"{each.method} {each.path}" for each in self.requests if each.method != "GET" and each.path not in asked
+        ]
 
     def fail(self, method: str, path: str, status: int = 0, body: Json = None, **more: Any) -> None:
         """Add a rule."""
@@ -252,7 +256,8 @@ class FakeGitHub:
             )
         prefix = f"/repos/{self.repository}/"
         if not request.path.startswith(prefix):
-            return 404, NOT_FOUND, {}
+            viewer = {"data": {"viewer": {"login": self.author}}}
+            return (200, viewer, {}) if request.path == "/graphql" else (404, NOT_FOUND, {})
         here = f"{request.method} {request.path.removeprefix(prefix)}"
         for pattern, method in ROUTES.items():
             if match := re.fullmatch(pattern, here):
@@ -305,7 +310,7 @@ class FakeGitHub:
     def _create_comment(self, request: Request, number: str) -> Json:
         self._refuse_long(request)
         self.now += 1
-        raise Status(201, self.comment(int(number), BOT, request.body["body"]))
+        raise Status(201, self.comment(int(number), self.author, request.body["body"]))
 
     def _edit_comment(self, request: Request, id: str) -> Json:
         self._refuse_long(request)

@@ -103,7 +103,15 @@ def _publish_to(
     if not may_write or not wanted:
         print(f"no comment: {found.why or 'a job that a pull request starts may not write'}")
         return
-    target = PublishTarget(event.repository, found.number, found.head_sha, suite, event.run, options.manual_workflow)
+    target = PublishTarget(
+        repository=event.repository,
+        number=found.number,
+        head_sha=found.head_sha,
+        suite=suite,
+        run=event.run,
+        workflow=options.manual_workflow,
+        ambiguous=found.reason == "ambiguous",
+    )
     for line in publish_outcome(github, target, outcome, links):
         print(line)
     if found.reason == "ambiguous":

@@ -444,7 +444,7 @@ def record_of(
     if case is None:
         raise ValueError("about a case that was not asked for")
     names = {one.name for one in case.implementations}
-    if message.get("implementation", next(iter(names))) not in names:
+    if message.get("implementation", next(iter(names), None)) not in names:
         raise ValueError("about an implementation that was not asked for")
     if message["event"] == "measurement":
         inputs = (

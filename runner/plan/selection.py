@@ -117,7 +117,7 @@ def _discover_once(crew: Crew, without: Sequence[str]) -> tuple[SideCases, str, 
             elif message["event"] == "broken":
                 broken.append(Broken.model_validate(message))
             elif message["event"] == "exit" and message["status"] != "ok":
-                died = str(message["detail"])[:TEXT_KEPT]
+                died = str(message["detail"])[:TEXT_KEPT] or "no reason given"
         except ValueError:  # what a process of the side sends is foreign
             broken.append(Broken(event="broken", file=file, error=f"{file}: discovery sent a malformed message"))
         if len(points) > CASES_MAX:

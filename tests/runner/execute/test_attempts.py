@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from evenbench.runner.execute import attempts
-from evenbench.runner.execute.attempts import Launched, LaunchLoss, LaunchRecorder, LaunchSpec, run_targets
+from evenbench.runner.execute.attempts import Launched, LaunchLoss, LaunchRecorder, LaunchSpec, record_of, run_targets
 from evenbench.runner.launchers.launcher import Message
-from evenbench.runner.records import Failure, LaunchEnd, LaunchEvent, Writer, read
+from evenbench.runner.records import CaseEvent, Failure, LaunchEnd, LaunchEvent, Writer, read
 
 SPEC = LaunchSpec(side="head", kind="timed", start="plain", round=0)
 QUIET: Any = SimpleNamespace(launch=lambda *_: None, case=lambda *_: None, launch_done=lambda *_: None)
@@ -223,3 +223,10 @@ def test_a_pause_that_cannot_be_is_none(value: object) -> None:
     launched.take(end(paused_s=value))
     assert launched.paused_s == 0.0
     assert not launched.untold
+
+
+@pytest.mark.parametrize("event", ["measurement", "failure", "skip"])
+def test_a_message_about_a_case_without_implementations_is_malformed(event: str) -> None:
+    case = CaseEvent(index=0, side="head", id="a", file="a.py")
+    with pytest.raises(ValueError, match="an implementation that was not asked for"):
+        record_of("head", 0, {"event": event, "case": "a", "kind": "crashed", "error": "x"}, {"a": case})

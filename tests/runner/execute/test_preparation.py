@@ -95,6 +95,12 @@ def test_a_deadly_file_is_named_and_left_out_of_the_next_launch() -> None:
     assert seen.deadly == ["killer.py"]
 
 
+def test_discovery_that_dies_without_a_reason_died_all_the_same() -> None:
+    silent = {"event": "exit", "status": "crashed", "detail": "", "case": None}
+    (broken,) = discover(crew(Session([silent]))).broken
+    assert broken.error == "its import ended the process: no reason given"
+
+
 def test_discovery_that_dies_before_any_file_is_not_tried_for_ever() -> None:
     seen = discover(crew(Session([DIED])))
     assert [each.error for each in seen.broken] == ["its import ended the process: exit status 3"]

@@ -1,7 +1,7 @@
 """Which files the project's own modules were loaded from, in this process: the driver compares the two sides.
 
-Only modules that the repository itself holds are reported, and modules of any name that lie in a folder where this side
-has no business, such as the other side's tree.
+Only modules that the repository itself holds are reported, with the shared objects of an installed copy, and files of any
+name that lie in a folder where this side has no business, such as the other side's tree.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def report(origin: Mapping[str, Any], cases: str, *, hashed: bool) -> dict[str, 
         own = any(name == prefix or name.startswith(f"{prefix}.") for prefix in names)
         if own or (not _is_installed(path) and any(_is_below(path, folder) for folder in origin["foreign"])):
             modules[name] = path
+    modules |= _libraries({name.partition(".")[0] for name in names}, origin["foreign"], set(modules.values()))
     kept: dict[str, str] = {}
     room = TEXT_MAX
     for name, path in sorted(modules.items()):
@@ -101,6 +102,31 @@ def _loaded() -> Iterator[tuple[str, str]]:
             if isinstance(name, str) and isinstance(path, str) and path:
                 file = os.path.join(real(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120 - many
                 yield name, os.path.realpath(file) if os.path.islink(file) else file  # noqa: PTH114 - as above
+
+
+def _libraries(tops: set[str], foreign: Sequence[str], known: set[str]) -> dict[str, str]:
+    """Shared objects of the project that no module stands for, such as those of ``torch.ops.load_library``: name → path."""
+    libraries = {}
+    for path in _mapped():
+        installed = re.search(r"/(?:site|dist)-packages/([^/]+)/", path)
+        if path in known or _is_below(path, HARNESS):
+            continue
+        if installed is not None and installed[1] in tops:
+            libraries[f"{installed[1]}.{os.path.basename(path)}"] = path  # noqa: PTH119 - as above
+        elif installed is None and any(_is_below(path, folder) for folder in foreign):
+            libraries[os.path.basename(path)] = path  # noqa: PTH119 - as above
+    return libraries
+
+
+def _mapped() -> set[str]:
+    """The shared objects that this process has mapped; none where the kernel does not list them."""
+    paths = set()
+    with contextlib.suppress(OSError), Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            path = line.rstrip("\n").split(maxsplit=5)[5:]
+            if path and re.search(r"\.so(\.|$)", path[0]):
+                paths.add(path[0])
+    return paths
 
 
 def _is_below(path: str, folder: str) -> bool:

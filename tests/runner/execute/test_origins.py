@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from numpy._core import _multiarray_umath
 
 from evenbench.runner.errors import NothingMeasured
 from evenbench.runner.execute.origins import ModuleOrigins, Project
@@ -205,6 +208,18 @@ class TestReport:
         question = {**self.QUESTION, "names": [], "foreign": [str(place)]}
         assert list(origins.report(question, "/cases", hashed=False)["modules"]) == ["ownlib_c"]
         assert origins.report(question, str(place), hashed=False)["modules"] == {}  # as cases
+
+    def test_a_library_that_is_loaded_without_a_module_is_reported_too(self, tmp_path: Path) -> None:
+        for number, folder in enumerate(("lib/site-packages/loaded", "other/checkout", "lib/site-packages/stranger")):
+            path = tmp_path / folder / f"_kernels{number}.so"
+            path.parent.mkdir(parents=True)
+            shutil.copy(_multiarray_umath.__file__, path)
+            ctypes.CDLL(str(path))
+        question = {"names": ["loaded"], "distributions": [], "foreign": [str(tmp_path / "other")]}
+        assert origins.report(question, "/cases", hashed=False)["modules"] == {
+            "loaded._kernels0.so": str(tmp_path / "lib/site-packages/loaded/_kernels0.so"),
+            "_kernels1.so": str(tmp_path / "other/checkout/_kernels1.so"),
+        }
 
     def test_the_interpreter_lies_in_no_foreign_folder(self) -> None:
         question = {**self.QUESTION, "foreign": [str(Path(os.__file__).resolve().parent), "/"]}

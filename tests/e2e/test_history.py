@@ -227,3 +227,32 @@ def test_the_figure_in_small(desk: Desk) -> None:
     assert replayed.found_soon >= 5
     assert replayed.found_ever == 6
     assert replayed.false == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_commits_measured_later_stand_where_they_belong(
+    make_repository: Callable[[str], Repository], desk: Desk, whole: bool
+) -> None:
+    """Twelve nights of newer, faster commits; then, on one day, eight older ones, by a repository that knows their order."""
+    made = make_repository("repository")
+    commits = [made.commit({}) for _ in range(20)]
+    repo = made.path
+    if not whole:  # nobody knows the order then
+        repo = desk.folder / "shallow"
+        made.git("clone", "-q", "--depth=1", f"file://{made.path}", str(repo))
+    for turn, number in enumerate([*range(8, 20), *range(8)]):
+        results = desk.results(
+            f"{number}.jsonl",
+            Case(CASE, head=(20_000.0 if number < 8 else 16_000.0) * (1 + 0.001 * (-1) ** number)),
+            verb="run",
+            run_id=f"run-{turn}",
+            started=f"2026-01-{turn + 1:02}T02:17:00Z",
+            sides=[SideInfo(name="head", label="main", sha=commits[number])],
+        )
+        desk("add", results, "--dir", "h", "--repo", str(repo))
+    (change,) = json.loads(desk("detect", "--dir", "h", "--json").stdout)["changes"]
+    if whole:
+        assert (change["good"], change["bad"]) == (commits[7], commits[8])
+        assert change["change"] < 0
+    else:
+        assert (change["good"], change["bad"]) == (commits[19], commits[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from evenbench.cli.main import main
 from evenbench.runner.records import PlantRecord, SideInfo
 from tests import build
 from tests.build import NONE, Case
@@ -249,7 +250,8 @@ def test_commits_measured_later_stand_where_they_belong(
             started=f"2026-01-{turn + 1:02}T02:17:00Z",
             sides=[SideInfo(name="head", label="main", sha=commits[number])],
         )
-        desk("add", results, "--dir", "h", "--repo", str(repo))
+        folder = str(desk.folder / "h")
+        assert main(["history", "add", str(desk.folder / results), "--dir", folder, "--repo", str(repo)]) == 0
     (change,) = json.loads(desk("detect", "--dir", "h", "--json").stdout)["changes"]
     if whole:
         assert (change["good"], change["bad"]) == (commits[7], commits[8])

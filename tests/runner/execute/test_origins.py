@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import shutil
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numpy._core import _multiarray_umath
 
 from evenbench.runner.errors import NothingMeasured
 from evenbench.runner.execute.origins import ModuleOrigins, Project
@@ -213,7 +213,7 @@ class TestReport:
         for number, folder in enumerate(("lib/site-packages/loaded", "other/checkout", "lib/site-packages/stranger")):
             path = tmp_path / folder / f"_kernels{number}.so"
             path.parent.mkdir(parents=True)
-            shutil.copy(_multiarray_umath.__file__, path)
+            shutil.copy(str(importlib.import_module("numpy._core._multiarray_umath").__file__), path)
             ctypes.CDLL(str(path))
         question = {"names": ["loaded"], "distributions": [], "foreign": [str(tmp_path / "other")]}
         assert origins.report(question, "/cases", hashed=False)["modules"] == {

@@ -53,7 +53,8 @@ def run(job: dict[str, Any], channel: Channel) -> None:
         channel.send({"event": "done"})
         return
     points = discover.points_of(found)
-    _report_origins(job, channel)
+    if job["kind"] != "measure":  # which reports once, at its end
+        _report_origins(job, channel)
     if job["kind"] == "discover":
         _discover(found, points, channel)
     else:

@@ -15,11 +15,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 TEXT_MAX = 512 << 10  # characters of names and paths that are reported: half of the longest line of a launch
 HASHED_MAX = 16 << 20  # bytes of a file whose content is hashed; of a larger one, its size
-STANDARD_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120 - as the paths below
+STANDARD_LIBRARY = tuple(f"{os.path.dirname(path)}/" for path in (os.__file__, os.path.realpath(os.__file__)))  # noqa: PTH120
 HARNESS = str(Path(__file__).resolve().parents[2])  # evenbench's own folder
 
 
@@ -35,12 +36,15 @@ def report(origin: Mapping[str, Any], cases: str, *, hashed: bool) -> dict[str, 
     Returns:
         `modules`, name → real path; and by top-level name `versions` and, where `hashed`, `digests`.
     """
-    names, versions = _own_names(origin["names"], origin["distributions"])
-    modules: dict[str, str] = {}
-    for name, path in _loaded():
-        if _is_below(path, HARNESS) or _is_below(path, os.path.realpath(cases)):
+    names, known = _own_names(tuple(origin["names"]), tuple(origin["distributions"]))
+    versions, real_cases, modules = dict(known), os.path.realpath(cases), dict[str, str]()
+    for name, file in _loaded():
+        own = _is_own(name, names)
+        if not own and _is_installed(file):
             continue
-        own = any(name == prefix or name.startswith(f"{prefix}.") for prefix in names)
+        path = _real(file)
+        if _is_below(path, HARNESS) or _is_below(path, real_cases):
+            continue
         if own or (not _is_installed(path) and any(_is_below(path, folder) for folder in origin["foreign"])):
             modules[name] = path
     modules |= _libraries({name.partition(".")[0] for name in names}, origin["foreign"], set(modules.values()))
@@ -64,7 +68,8 @@ def report(origin: Mapping[str, Any], cases: str, *, hashed: bool) -> dict[str, 
     return message
 
 
-def _own_names(names: Sequence[str], distributions: Sequence[str]) -> tuple[set[str], dict[str, str]]:
+@functools.cache
+def _own_names(names: tuple[str, ...], distributions: tuple[str, ...]) -> tuple[frozenset[str], Mapping[str, str]]:
     """Prefixes of the project's modules, and versions by top-level name: of the tree, and of what is installed of it."""
     prefixes, versions = set(names), {}
     for name in distributions:
@@ -73,7 +78,7 @@ def _own_names(names: Sequence[str], distributions: Sequence[str]) -> tuple[set[
             for top in _top_level(distribution):
                 prefixes.add(top)
                 versions[top] = str(distribution.version)
-    return prefixes, versions
+    return frozenset(prefixes), MappingProxyType(versions)
 
 
 def _top_level(distribution: importlib.metadata.Distribution) -> set[str]:
@@ -94,14 +99,30 @@ def _top_level(distribution: importlib.metadata.Distribution) -> set[str]:
 
 
 def _loaded() -> Iterator[tuple[str, str]]:
-    """Name and real path of every module that was loaded from a file. Asks no module: some import when they are asked."""
-    real = functools.cache(os.path.realpath)
+    """Name and path of every module that was loaded from a file. Asks no module: some import when they are asked."""
     for name, module in list(sys.modules.items()):
         with contextlib.suppress(Exception):  # anything may stand in sys.modules
             path = object.__getattribute__(module, "__dict__").get("__file__")
             if isinstance(name, str) and isinstance(path, str) and path:
-                file = os.path.join(real(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120 - many
-                yield name, os.path.realpath(file) if os.path.islink(file) else file  # noqa: PTH114 - as above
+                yield name, path
+
+
+def _is_own(name: str, prefixes: frozenset[str]) -> bool:
+    """Whether a module is one of these, or lies in one."""
+    while name:
+        if name in prefixes:
+            return True
+        name = name.rpartition(".")[0]
+    return False
+
+
+def _real(path: str) -> str:
+    """The real path of a file; its folder's is kept, since many files share it."""
+    file = os.path.join(_real_folder(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120 - many
+    return os.path.realpath(file) if os.path.islink(file) else file  # noqa: PTH114 - as above
+
+
+_real_folder = functools.cache(os.path.realpath)
 
 
 def _libraries(tops: set[str], foreign: Sequence[str], known: set[str]) -> dict[str, str]:
@@ -135,7 +156,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 def _is_installed(path: str) -> bool:
     """Whether a file is the interpreter's, or lies among installed packages: an environment may lie in a checkout."""
-    return "/site-packages/" in path or "/dist-packages/" in path or _is_below(path, STANDARD_LIBRARY)
+    return "/site-packages/" in path or "/dist-packages/" in path or path.startswith(STANDARD_LIBRARY)
 
 
 def _digest(modules: Mapping[str, str], top: str) -> str:

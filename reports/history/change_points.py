@@ -50,12 +50,16 @@ class Step:
     p: float
 
 
-def steps(times: Sequence[float] | Floats, smallest: float = SMALLEST) -> list[Step]:
+def steps(
+    times: Sequence[float] | Floats, smallest: float = SMALLEST, commits: Sequence[str] | None = None
+) -> list[Step]:
     """The steps of a series, in order.
 
     Args:
         times: one a run, above 0, oldest first.
         smallest: change that counts, as a fraction.
+        commits: of the runs, those of one commit together; None where each has its own. A step is within the runs of one
+            commit only where their times say so clearly: then something else than the code changed.
 
     Raises:
         UsageError: the library is not installed.
@@ -65,7 +69,10 @@ def steps(times: Sequence[float] | Floats, smallest: float = SMALLEST) -> list[S
     values = np.log(np.asarray(times, dtype=np.float64))
     noise = max(_spread(np.diff(values)) / math.sqrt(2), NOISE_MIN)
     clipped = _clipped(values, noise)
-    return _proven(_Both(values, clipped), _splits(clipped / noise), noise, math.log1p(smallest))
+    splits = _splits(clipped / noise)
+    if commits is not None:
+        splits = _at_commits(splits, clipped / noise, commits)
+    return _proven(_Both(values, clipped), splits, noise, math.log1p(smallest))
 
 
 def _splits(values: Floats) -> list[int]:
@@ -77,6 +84,40 @@ def _splits(values: Floats) -> list[int]:
     # The linear kernel's cost is the sum of squares about the mean; its search is exact (PELT), and in C.
     found = KernelCPD(kernel="linear", min_size=RUNS_MIN).fit(values.reshape(-1, 1))
     return [int(end) for end in found.predict(pen=PENALTY * math.log(len(values)))[:-1]]
+
+
+def _at_commits(splits: Sequence[int], values: Floats, commits: Sequence[str]) -> list[int]:
+    """The splits, moved to where a commit begins or ends unless that costs as much as a split of its own."""
+    edges = [0, *splits, len(values)]
+    for number in range(1, len(edges) - 1):
+        start, split, end = edges[number - 1 : number + 2]
+        if commits[split - 1] != commits[split]:
+            continue
+        first = last = split
+        while first > start and commits[first - 1] == commits[split]:
+            first -= 1
+        while last < end and commits[last] == commits[split]:
+            last += 1
+        off = _off(values, start, split, end)
+        noise = max(1.0, NORMAL * float(np.median(off)))
+        allowed = _cost(off, noise) + PENALTY * math.log(len(values))
+        for place in (first, last):
+            if start + RUNS_MIN <= place <= end - RUNS_MIN:
+                cost = _cost(_off(values, start, place, end), noise)
+                if cost < allowed:
+                    edges[number], allowed = place, cost
+    return edges[1:-1]
+
+
+def _off(values: Floats, start: int, split: int, end: int) -> Floats:
+    """How far each run of two pieces is off the median of its piece."""
+    pieces = values[start:split], values[split:end]
+    return np.concatenate([np.abs(piece - np.median(piece)) for piece in pieces])
+
+
+def _cost(off: Floats, noise: float) -> float:
+    """The sum of squares in variances; a single odd run counts no further than elsewhere."""
+    return float(np.square(np.minimum(off / noise, CLIP)).sum())
 
 
 class _Both(NamedTuple):

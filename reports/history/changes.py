@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "evenbench.change/1.1"  # of one change point
+OLDER_SCHEMA = "evenbench.change/1.0"
 DETECTED = "evenbench.changes/1.0"  # of all that detect found
 COMMON = 0.5  # share of a machine's series that change in one night, from which on the machine is the first suspect
 
@@ -48,6 +49,7 @@ class Change(Record):
     cache: Name
     inputs: Name
     cpu: Name = ""
+    python: Name = ""
     good: Sha
     bad: Sha
     good_at: Name
@@ -62,6 +64,10 @@ class Change(Record):
     def place(self) -> SeriesKey:
         """The series that it is in."""
         return SeriesKey(**{name: getattr(self, name) for name in PLACE})
+
+    def is_in(self, place: SeriesKey) -> bool:
+        """Whether it is in that series; one of an older schema names neither CPU nor Python."""
+        return place == self.place or (self.schema_ == OLDER_SCHEMA and self.place == replace(place, cpu="", python=""))
 
     @property
     def slower(self) -> bool:
@@ -89,7 +95,7 @@ class Detected:
 
     def suspicious(self, change: Change) -> str:
         """That so many series of the machine changed in the same run that the machine is suspect; empty where not."""
-        together, of = self.at_once[change.run_id, change.uuid]
+        together, of = self.at_once[change.run_id, change.place.machine]
         if together <= 1 or together < COMMON * of:
             return ""
         return f"{together} of {of} rows of this machine changed in this run: look at the machine first"
@@ -102,11 +108,11 @@ def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Detected:
     number, years = 0, 0.0
     for each in series:
         number += 1
-        of[each.place.uuid] += 1
+        of[each.place.machine] += 1
         years += (each.last - each.first).total_seconds() / YEAR_S
         for change in changes_of(each, smallest):
             changes.append(change)
-            together[change.run_id, change.uuid] += 1
+            together[change.run_id, change.place.machine] += 1
     changes.sort(key=lambda change: (change.at, abs(change.change)), reverse=True)
     at_once = {key: (count, of[key[1]]) for key, count in together.items()}
     return Detected(tuple(changes), number, years, at_once)
@@ -115,21 +121,18 @@ def detect(series: Iterable[Series], smallest: float = SMALLEST) -> Detected:
 def changes_of(series: Series, smallest: float = SMALLEST) -> list[Change]:
     """The change points of one series, in order; none between two runs of one commit, which is no change of the code."""
     points = series.points
-    found = [
-        step
-        for step in steps([point.ns for point in points], smallest)
-        if points[step.index - 1].commit != points[step.index].commit
-    ]
+    found = steps([point.ns for point in points], smallest, [point.commit for point in points])
     edges = [0, *(step.index for step in found), len(points)]
     place = {name: getattr(series.place, name) for name in PLACE}
     changes = []
     for number, step in enumerate(found, start=1):
         good, bad = points[step.index - 1], points[step.index]
+        if good.commit == bad.commit:
+            continue
         after = _middle(points[step.index : edges[number + 1]])
         changes.append(
             Change(
                 **place,
-                device=series.device,
                 good=good.commit,
                 bad=bad.commit,
                 good_at=good.started.isoformat(),
@@ -147,26 +150,29 @@ def changes_of(series: Series, smallest: float = SMALLEST) -> list[Change]:
 def new_ones(changes: Sequence[Change], told: Sequence[Change], series: Iterable[Series]) -> list[Change]:
     """The changes that were not told before: none of the same series and direction within `RUNS_MIN` runs.
 
-    More nights move a change point by a run or two.
+    More nights move a change point by a run or two; commits between the two that were told narrow it down.
     """
-    by_place: dict[SeriesKey, list[Change]] = {}
-    for each in told:
-        by_place.setdefault(each.place, []).append(each)
-    places = {each.place for each in changes if each.place in by_place}
-    order = {
-        each.place: {point.run_id: number for number, point in enumerate(each.points)}
-        for each in series
-        if each.place in places
-    }
+    told_by_row: dict[tuple[str, str], list[Change]] = {}
+    for change in told:
+        told_by_row.setdefault(change.place.row, []).append(change)
+    runs: dict[SeriesKey, dict[str, int]] = {}
+    lasts: dict[SeriesKey, dict[str, int]] = {}
+    for each in series:
+        if each.place.row in told_by_row:
+            runs[each.place] = {point.run_id: number for number, point in enumerate(each.points)}
+            lasts[each.place] = {point.commit: number for number, point in enumerate(each.points)}
 
     def was_told(change: Change) -> bool:
-        runs = order.get(change.place, {})
-        return any(
-            other.slower == change.slower
-            and other.run_id in runs
-            and abs(runs[other.run_id] - runs[change.run_id]) <= RUNS_MIN
-            for other in by_place.get(change.place, ())
-        )
+        numbers = runs.get(change.place, {})
+        for other in told_by_row.get(change.place.row, ()):
+            known = other.slower == change.slower and other.is_in(change.place)
+            if not known or other.run_id not in numbers or change.run_id not in numbers:
+                continue
+            bad = numbers[other.run_id]
+            good = min(lasts[change.place].get(other.good, bad), bad)
+            if good - RUNS_MIN < numbers[change.run_id] <= bad + RUNS_MIN:
+                return True
+        return False
 
     return [change for change in changes if not was_told(change)]
 

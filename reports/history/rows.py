@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenbench.runner.errors import NothingMeasured, UntrustedInput, UsageError
-from evenbench.runner.records import SideName
+from evenbench.runner.records import SideInfo, SideName
 
 from ..load.proofs import moment
 from ..load.results import Results
@@ -100,10 +100,38 @@ def rows_of(results: Results, side: SideName, position: int | None = None) -> Ru
         NothingMeasured: that side has no number.
         UntrustedInput: the header's time is none.
     """
+    info, started = _commit_of(results, side), moment(results.header.started)
+    if started is None:
+        raise UntrustedInput("started: must be a time with its zone, in ISO 8601")
+    sides = SideRows(results)
+    keys = sides.keys((side,))
+    found = [sides.row(side, key).alone() for key in keys]
+    if not any(row.placed for row in found):
+        raise NothingMeasured(f"{side} has no number", "the report says why, row by row")
+    run = {**_stack(results, info, started), "position": position}
+    taken = costs(results)
+    rows = []
+    for key, row in zip(keys, found, strict=True):
+        if row.status != "absent":
+            case, implementation = key
+            named = {"case": case, "implementation": implementation, "cost_ns": taken.get(key)}
+            rows.append({**run, **named, **_measured(row)})
+    return RunRows(
+        run_id=results.header.run_id,
+        started=started,
+        side=side,
+        commit=info.sha,
+        machine=_joined(each.uuid for row in found for each in row.common),
+        rows=tuple(rows),
+    )
+
+
+def _commit_of(results: Results, side: SideName) -> SideInfo:
+    """The commit that a side is. Raises UsageError where what was measured is none, or is no sample of it."""
     header = results.header
-    info = next((each for each in header.sides if each.name == side), None)
+    info = next((info for info in header.sides if info.name == side), None)
     if info is None:
-        raise UsageError(f"the run has no side {side}", f"it has {', '.join(each.name for each in header.sides)}")
+        raise UsageError(f"the run has no side {side}", f"it has {', '.join(info.name for info in header.sides)}")
     if not results.complete:
         raise UsageError("the run is not complete, so it would stand in the history for ever", "; ".join(results.notes))
     if header.confirms:
@@ -114,48 +142,25 @@ def rows_of(results: Results, side: SideName, position: int | None = None) -> Ru
         raise UsageError(
             f"{side} is no commit, or was edited; a history is one of commits", "measure a ref, or name --head-sha"
         )
-    started = moment(header.started)
-    if started is None:
-        raise UntrustedInput("started: must be a time with its zone, in ISO 8601")
-    sides = SideRows(results)
-    keys = sides.keys((side,))
-    found = [sides.row(side, key).alone() for key in keys]
-    if not any(row.placed for row in found):
-        raise NothingMeasured(f"{side} has no number", "the report says why, row by row")
-    run = {
+    return info
+
+
+def _stack(results: Results, info: SideInfo, started: datetime) -> dict[str, Any]:
+    """What all rows of a run share."""
+    header, prepared = results.header, results.prepared.get(info.name, ())
+    return {
         "schema": SCHEMA,
         "run_id": header.run_id,
         "started": started.replace(tzinfo=None).isoformat(),
-        "side": side,
+        "side": info.name,
         "commit": info.sha,
         "suite": header.suite,
         "harness": header.harness.version,
         "harness_sha": header.harness.sha,
         "image": header.image,
-        "torch": _joined(event.torch for event in results.prepared.get(side, ())),
-        "python": _joined(event.python for event in results.prepared.get(side, ())),
+        "torch": _joined(event.torch for event in prepared),
+        "python": _joined(event.python for event in prepared),
     }
-    taken = costs(results)
-    kept = [(key, row) for key, row in zip(keys, found, strict=True) if row.status != "absent"]
-    machine = _joined(each.uuid for row in found for each in row.common)
-    return RunRows(
-        run_id=header.run_id,
-        started=started,
-        side=side,
-        commit=info.sha,
-        machine=machine,
-        rows=tuple(
-            {
-                **run,
-                "case": key[0],
-                "implementation": key[1],
-                **_measured(row),
-                "cost_ns": taken.get(key),
-                "position": position,
-            }
-            for key, row in kept
-        ),
-    )
 
 
 def _measured(row: SideRow) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,7 +16,7 @@ from ..render.page.page import breakable
 from ..rows.outcome import row_name
 from ..text import sanitise
 from .changes import Change, Detected
-from .series import Glance, Series, SeriesKey, SeriesPoint
+from .series import Glance, Series, SeriesPoint
 from .store import safe
 from .text import SHORT, commits, compare_url, machine, stack
 
@@ -93,7 +93,7 @@ def _by_implementation(series: Sequence[Series]) -> Iterator[tuple[str, Iterator
 def _by_machine(series: Sequence[Series]) -> dict[str, list[Series]]:
     found: dict[str, list[Series]] = {}
     for each in series:
-        found.setdefault(each.place.uuid, []).append(each)
+        found.setdefault(each.place.machine, []).append(each)
     return dict(sorted(found.items()))
 
 
@@ -112,7 +112,7 @@ def _glance(each: Glance, changes: int) -> dict[str, Any]:
         "changes": changes,
         "runs": each.runs,
         "last": f"{each.last:%Y-%m-%d}",
-        "machine": f"{sanitise(each.device)} {machine(each.place)}".strip(),
+        "machine": f"{sanitise(each.place.device)} {machine(each.place)}".strip(),
     }
 
 
@@ -139,7 +139,7 @@ def _series(each: Series) -> dict[str, Any]:
     shown = units.times([point.ns for point in recent])
     return {
         "name": sanitise(row_name(*each.place.row)),
-        "where": f"{sanitise(each.device)} {machine(each.place)}".strip(),
+        "where": f"{sanitise(each.place.device)} {machine(each.place)}".strip(),
         "stack": stack(each.place),
         "runs": units.count(len(each.points), "run"),
         "first": f"{each.first:%Y-%m-%d}",
@@ -156,25 +156,25 @@ def _series(each: Series) -> dict[str, Any]:
     }
 
 
-def _machine(uuid: str, series: Sequence[Series], proofs: Sequence[Proof]) -> dict[str, Any]:
+def _machine(name: str, series: Sequence[Series], proofs: Sequence[Proof]) -> dict[str, Any]:
     last = max(each.last for each in series)
     stacks: dict[str, tuple[datetime, datetime, set[str]]] = {}
     for each in series:
         place = each.place
-        name = stack(SeriesKey(**{**vars(place), "timer": "", "cache": ""}))
-        first, until, runs = stacks.get(name, (each.first, each.last, set()))
+        used = stack(replace(place, timer="", cache=""))
+        first, until, runs = stacks.get(used, (each.first, each.last, set()))
         first, until = min(first, each.first), max(until, each.last)
-        stacks[name] = first, until, runs | {point.run_id for point in each.points}
+        stacks[used] = first, until, runs | {point.run_id for point in each.points}
     told = sorted(stacks.items(), key=lambda item: item[1][0], reverse=True)
     return {
-        "name": sanitise(uuid) or "no GPU",
-        "device": ", ".join(sorted({sanitise(each.device) for each in series})),
+        "name": sanitise(name) or "no GPU",
+        "device": ", ".join(sorted({sanitise(each.place.device) for each in series})),
         "rows": units.count(len({each.place.row for each in series}), "row"),
         "stacks": [
-            {"name": name, "first": f"{first:%Y-%m-%d}", "last": f"{until:%Y-%m-%d}", "runs": len(runs)}
-            for name, (first, until, runs) in told
+            {"name": used, "first": f"{first:%Y-%m-%d}", "last": f"{until:%Y-%m-%d}", "runs": len(runs)}
+            for used, (first, until, runs) in told
         ],
-        "proved": _proved(history_of(proofs, [uuid], max([last, *_times(proofs)])) if uuid else None),
+        "proved": _proved(history_of(proofs, [name], max([last, *_times(proofs)])) if name else None),
     }
 
 

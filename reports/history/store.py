@@ -3,6 +3,7 @@
     runs/MACHINE/YYYY-MM/TIME-RUN-SIDE.parquet    what `evenbench.reports.history.rows` keeps of a run
     proofs/MACHINE/YYYY-MM/TIME-RUN-KIND.jsonl    one line of `evenbench.reports.load.proofs`
     found/TIME-HASH.jsonl                         change points that were told already, see `evenbench.reports.history.changes`
+    order/TIME-HASH.jsonl                         positions of commits whose runs do not have them
     .index/                                       all runs in one file; made again when it is missing
 
 No file is ever written twice, so machines that write at once, to a branch or to a bucket, have no conflicts.
@@ -10,23 +11,30 @@ No file is ever written twice, so machines that write at once, to a branch or to
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
+import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, ValidationError
 
 from evenbench.runner.errors import UntrustedInput, UsageError
+from evenbench.runner.records import Record
+from evenbench.runner.records.fields import Sha
+from evenbench.runner.records.reader import strict_json
 
 from ..load.proofs import LINE_MAX, Proof, dump, moment, read
 from ..text import sanitise
-from .rows import COLUMNS, MAJOR, NAME, NEWER, RunRows
+from .rows import COLUMNS, MAJOR, MINOR, NAME, NEWER, RunRows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -38,6 +46,15 @@ NAME_MAX = 80  # characters of a foreign name in a path
 INDEX_STEP = 32  # run files that are read one by one before they are put into the index: some 20 ms
 INDEX_GROUP = 8_192  # rows of the index that are read at once: a case is in one or two of such groups
 GITIGNORE = "*\n"
+INDEX = f"{MAJOR}.{MINOR}-"  # begins the names of an index that has all columns of ours
+
+
+class CommitPosition(Record):
+    """Where a commit is on its branch, counted from the first one."""
+
+    schema_: Annotated[Literal["evenbench.order/1.0"], Field(alias="schema")] = "evenbench.order/1.0"
+    commit: Sha
+    position: Annotated[int, Field(ge=1, le=1 << 40)]
 
 
 @contextmanager
@@ -94,14 +111,55 @@ def add_proof(folder: Path, proof: Proof) -> tuple[Path, bool]:
 
 def add_found(folder: Path, lines: Sequence[str], now: datetime) -> Path | None:
     """Keep the lines of what was found; None where there are none. Raises UsageError."""
+    return _add_lines(folder / "found", lines, now)
+
+
+def add_positions(folder: Path, line: Mapping[str, int], now: datetime) -> Path | None:
+    """Keep the positions of commits whose runs lack them, such as those of older files; None where there are none.
+
+    Args:
+        folder: of the history.
+        line: positions of the commits of main.
+        now: names the file.
+
+    Raises:
+        UsageError: it cannot be written.
+        UntrustedInput: as `opened`.
+    """
+    with opened(folder) as duck:
+        lacking = duck.execute(
+            'SELECT runs."commit" FROM runs LEFT JOIN positions ON runs."commit" = positions."commit" GROUP BY ALL '
+            'HAVING max(runs."position") IS NULL AND max(positions."position") IS NULL ORDER BY ALL'
+        ).fetchall()
+    lines = []
+    for (commit,) in lacking:
+        if commit in line:
+            lines.append(CommitPosition(commit=commit, position=line[commit]).model_dump_json(by_alias=True))
+    return _add_lines(folder / "order", lines, now)
+
+
+def _add_lines(folder: Path, lines: Sequence[str], now: datetime) -> Path | None:
     if not lines:
         return None
     text = "".join(f"{line}\n" for line in lines)
-    path = folder / "found" / f"{_stamp(now)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+    path = folder / f"{_stamp(now)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
     if not path.exists():
         with _writing(path) as draft:
             draft.write_text(text, encoding="utf-8")
     return path
+
+
+def _positions(folder: Path) -> dict[str, int]:
+    """The positions of commits whose runs lack them; what was learned last holds. Raises UntrustedInput."""
+    positions = {}
+    for path in sorted((folder / "order").glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                known = CommitPosition.model_validate(strict_json(line), by_alias=True)
+            except (UntrustedInput, ValidationError):
+                raise UntrustedInput(f"{path}: a line is no position of a commit", "remove the file") from None
+            positions[known.commit] = known.position
+    return positions
 
 
 def found_lines(folder: Path) -> list[tuple[Path, bytes]]:
@@ -133,17 +191,20 @@ def proofs_in(folder: Path) -> list[Proof]:
 def opened(folder: Path) -> Iterator[DuckDBPyConnection]:
     """A DuckDB in which `runs` is all that the history holds, with the columns of `COLUMNS`.
 
+    `positions` is what is known of the order of commits besides.
+
     Raises:
         UsageError: there is no history, or DuckDB is missing.
         UntrustedInput: a file is none of the history's, or of another major version.
     """
-    files = sorted(path.relative_to(folder).as_posix() for path in (folder / "runs").glob("*/*/*.parquet"))
+    files = _run_files(folder)
     if not files:
         raise UsageError(f"{folder} holds no history", "evenbench history add RESULTS --side … --dir DIR begins one")
-    with connection() as duck:
-        indexed, index = _index(folder)
-        if not set(indexed) <= set(files):
-            indexed, index = [], None  # a file was taken out
+    positions = _positions(folder)
+    with _reading(folder), connection() as duck:
+        duck.execute('CREATE TEMP TABLE positions ("commit" VARCHAR, "position" BIGINT)')
+        duck.execute("INSERT INTO positions SELECT unnest($1), unnest($2)", [[*positions], [*positions.values()]])
+        indexed, index = _index(folder, files)
         new = sorted(set(files) - set(indexed))
         _view(duck, folder, new, index)
         if len(new) > INDEX_STEP:
@@ -206,25 +267,27 @@ def durations_in(folder: Path) -> list[tuple[datetime, dict[str, float]]]:
     return [*found.items()]
 
 
-def _index(folder: Path) -> tuple[list[str], Path | None]:
-    """The run files that the index holds, and its file; nothing where there is none that is whole."""
-    for listing in (folder / ".index").glob("*.json"):
+def _index(folder: Path, files: Sequence[str]) -> tuple[list[str], Path | None]:
+    """The run files that the largest index holds, and its file; nothing where there is none that is whole.
+
+    An index with a file that is not among `files` is of no use: somebody took a run out.
+    """
+    best: tuple[list[str], Path | None] = [], None
+    for listing in (folder / ".index").glob(f"{INDEX}*.json"):
         table = listing.with_suffix(".parquet")
         try:
-            files = json.loads(listing.read_text(encoding="utf-8"))
+            held = json.loads(listing.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if table.exists() and isinstance(files, list):
-            return [str(file) for file in files], table
-    return [], None
+        if table.exists() and isinstance(held, list) and len(held) > len(best[0]) and {*map(str, held)} <= {*files}:
+            best = [str(file) for file in held], table
+    return best
 
 
 def _write_index(duck: DuckDBPyConnection, folder: Path, files: Sequence[str]) -> Path | None:
     """Put all runs into one file, sorted by case; None where the folder cannot be written."""
     place = folder / ".index"
-    name = hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
-    table = place / f"{name}.parquet"
-    old = list(place.glob("*.json"))
+    table = place / f"{INDEX}{hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:16]}.parquet"
     try:
         place.mkdir(exist_ok=True)
         (place / ".gitignore").write_text(GITIGNORE, encoding="utf-8")
@@ -235,19 +298,49 @@ def _write_index(duck: DuckDBPyConnection, folder: Path, files: Sequence[str]) -
             )
         with _writing(table.with_suffix(".json")) as draft:
             draft.write_text(json.dumps(files), encoding="utf-8")
-        for listing in old:
-            if listing.stem != name:
-                listing.unlink(missing_ok=True)
-                listing.with_suffix(".parquet").unlink(missing_ok=True)
     except (OSError, UsageError):
         return None
     return table
 
 
 @contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Hold a lock while the index is read or made; then, if nobody else does, remove all but the best index.
+
+    Where a folder cannot be locked, as on some network shares, nothing is removed.
+    """
+    try:
+        lock = os.open(folder / "runs", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{folder / 'runs'} cannot be read: {error.strerror}") from None
+    try:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+        with suppress(OSError):  # somebody reads one, or the folder cannot be locked or written
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_old_indexes(folder)
+    finally:
+        os.close(lock)
+
+
+def _remove_old_indexes(folder: Path) -> None:
+    """Leave the best index, that of most runs. Raises OSError."""
+    _, best = _index(folder, _run_files(folder))
+    for file in (folder / ".index").glob("*"):
+        if file.name != ".gitignore" and best is not None and file.stem != best.stem:
+            file.unlink(missing_ok=True)
+
+
+def _run_files(folder: Path) -> list[str]:
+    """The runs' files, relative to the history's folder."""
+    return sorted(path.relative_to(folder).as_posix() for path in (folder / "runs").glob("*/*/*.parquet"))
+
+
+@contextmanager
 def _writing(path: Path) -> Iterator[Path]:
     """A draft beside `path` that becomes it once it is whole. Raises UsageError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # of several machines, too, on a shared disk
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield draft

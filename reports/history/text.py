@@ -25,7 +25,8 @@ def show(case: str, series: Sequence[Series], found: Detected, width: int) -> st
     """A case over time, a part for each series, and the last runs."""
     parts = [sanitise(case)]
     for each in series:
-        changes = sorted((one for one in found.changes if one.place == each.place), key=lambda one: one.at)
+        runs = {point.run_id: number for number, point in enumerate(each.points)}
+        changes = sorted((one for one in found.changes if one.place == each.place), key=lambda one: runs[one.run_id])
         parts.append(
             "\n".join([*_heading(each), *_plot(each.points, changes, width), *_changes(changes), *_runs(each)])
         )
@@ -40,7 +41,6 @@ def show_json(case: str, series: Sequence[Series], found: Detected) -> dict[str,
         "series": [
             {
                 **vars(each.place),
-                "device": each.device,
                 "runs": [{**point._asdict(), "started": point.started.isoformat()} for point in each.points],
                 "changes": [as_json(one, found) for one in reversed(found.changes) if one.place == each.place],
             }
@@ -80,7 +80,6 @@ def glances_json(rows: Sequence[Glance]) -> dict[str, Any]:
         "rows": [
             {
                 **vars(each.place),
-                "device": each.device,
                 "runs": each.runs,
                 "last": each.last.isoformat(),
                 "ns": each.ns,
@@ -162,12 +161,19 @@ def commits(change: Change) -> str:
 
 def machine(place: SeriesKey) -> str:
     """Where a series was measured, in the words that tell it from others."""
-    return sanitise(place.uuid or place.cpu or "no GPU") + (f" {sanitise(place.mig)}" if place.mig else "")
+    named = [sanitise(name) for name in (place.uuid, place.mig, place.cpu) if name]
+    return " ".join(named) or "no GPU"
 
 
 def stack(place: SeriesKey) -> str:
     """With what a series was measured."""
-    named = (("driver", place.driver), ("torch", place.torch), ("evenbench", place.harness), ("image", place.image))
+    named = (
+        ("driver", place.driver),
+        ("torch", place.torch),
+        ("python", place.python),
+        ("evenbench", place.harness),
+        ("image", place.image),
+    )
     told = [f"{name} {sanitise(value)}" for name, value in named if value]
     return " · ".join([*told, *(sanitise(each) for each in (place.timer, place.cache) if each)])
 
@@ -189,7 +195,7 @@ def _issue_row(change: Change, repository_url: str) -> str:
 def _heading(series: Series) -> list[str]:
     first, last = series.first, series.last
     implementation = "" if series.place.implementation == MAIN else f"{sanitise(series.place.implementation)} · "
-    where = f"{implementation}{sanitise(series.device)} {machine(series.place)}".strip()
+    where = f"{implementation}{sanitise(series.place.device)} {machine(series.place)}".strip()
     runs = f"{units.count(len(series.points), 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
     return [where, stack(series.place), runs]
 

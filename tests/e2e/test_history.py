@@ -147,6 +147,47 @@ def test_a_real_run_goes_in(make_repository: Callable[[str], Repository], desk: 
     assert row["ns"] > 0
 
 
+def test_old_commits_that_are_measured_later_come_before(
+    make_repository: Callable[[str], Repository], desk: Desk
+) -> None:
+    """The order is git's; nights that were added without it are put in order as soon as it is there."""
+    made = make_repository("main")
+    commits = [made.commit({"n": str(number)}) for number in range(18)]
+
+    def add(number: int, day: int, *words: str) -> str:
+        name = desk.results(
+            f"{number}.jsonl",
+            Case(CASE, head=20_000.0 if number < 6 else 16_000.0),
+            verb="run",
+            run_id=f"run-{number}",
+            started=f"2026-01-{day:02}T{number:02}:17:00Z",
+            sides=[SideInfo(name="head", label="main", sha=commits[number])],
+        )
+        return desk("add", name, "--dir", "h", *words).stderr
+
+    for number in range(6, 18):
+        assert add(number, number) == ""
+    for number in range(6):
+        assert add(number, 20, "--repo", str(made.path)) == ""
+    (change,) = json.loads(desk("detect", "--dir", "h", "--json").stdout)["changes"]
+    assert (change["good"], change["bad"]) == (commits[5], commits[6])
+    assert change["change"] == pytest.approx(-0.2, abs=0.01)
+
+
+def test_why_the_order_is_not_known_is_said(make_repository: Callable[[str], Repository], desk: Desk) -> None:
+    made = make_repository("main")
+    made.commit({"n": "0"})
+    made.commit({"n": "1"})
+    name = desk.night(3)
+    other = f"the order of commits is not known: {0:012x} is no commit of {made.path.resolve()}\n"
+    assert desk("add", name, "--dir", "h", "--repo", str(made.path)).stderr == other
+    shallow = desk.folder / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{made.path}", str(shallow)], check=True)
+    assert "is a shallow clone" in desk("add", name, "--dir", "h", "--repo", str(shallow)).stderr
+    (shallow / ".git" / "HEAD").write_text("")
+    assert "the order of commits is not known: git" in desk("add", name, "--dir", "h", "--repo", str(shallow)).stderr
+
+
 def test_a_case_over_time(nights: Desk) -> None:
     text = nights("show", CASE, "--dir", "h").stdout
     assert text.splitlines()[0] == CASE

@@ -54,7 +54,7 @@ class Page(HTMLParser):
 def glance(series: Series) -> Glance:
     times = np.array([point.ns for point in series.points])
     last = series.points[-1].started
-    return Glance(series.place, series.device, len(times), last, float(times[-1]), float(times[0]), times)
+    return Glance(series.place, len(times), last, float(times[-1]), float(times[0]), times)
 
 
 def site(*series: Series, url: str = URL) -> dict[str, str]:
@@ -176,8 +176,8 @@ class TestPages:
 
     @given(st.one_of(st.just(HOSTILE), st.text(max_size=60)))
     def test_foreign_text_is_text(self, foreign: str) -> None:
-        place = replace(STEPPED.place, uuid=foreign, driver=foreign, image=foreign, torch=foreign, mig=foreign)
-        hostile = replace(STEPPED, place=place, device=foreign)
+        names = ("device", "uuid", "driver", "image", "torch", "mig", "cpu", "python")
+        hostile = replace(STEPPED, place=replace(STEPPED.place, **dict.fromkeys(names, foreign)))
         plain, found = site(STEPPED), site(hostile)
         assert {name: Page(text).tags for name, text in found.items()} == {
             name: Page(text).tags for name, text in plain.items()

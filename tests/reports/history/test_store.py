@@ -27,10 +27,20 @@ from evenbench.reports.history.changes import (
 )
 from evenbench.reports.history.rows import COLUMNS, SCHEMA, rows_of
 from evenbench.reports.history.series import Series, SeriesKey, SeriesPoint, all_series, overview, rows_like, series_of
-from evenbench.reports.history.store import add, add_found, add_proof, connection, found_lines, opened, proofs_in, safe
+from evenbench.reports.history.store import (
+    add,
+    add_found,
+    add_positions,
+    add_proof,
+    connection,
+    found_lines,
+    opened,
+    proofs_in,
+    safe,
+)
 from evenbench.reports.history.text import detected_json
 from evenbench.runner.errors import NothingMeasured, UntrustedInput, UsageError
-from evenbench.runner.records import PlantRecord, SideInfo
+from evenbench.runner.records import Measurement, PlantRecord, SideInfo
 from tests import build
 from tests.build import Case
 
@@ -55,6 +65,7 @@ def place(**changes: str) -> SeriesKey:
     values = dict.fromkeys((*SeriesKey.__dataclass_fields__,), "") | {
         "case": "a",
         "implementation": "main",
+        "device": "NVIDIA H200",
         "uuid": "GPU-1",
     }
     return SeriesKey(**(values | changes))
@@ -68,7 +79,7 @@ def made(times: Sequence[float], *, first: int = 0, **changes: str) -> Series:
         )
         for n, ns in enumerate(times)
     ]
-    return Series(place(**changes), "NVIDIA H200", tuple(points))
+    return Series(place(**changes), tuple(points))
 
 
 def level(*levels: tuple[int, float]) -> list[float]:
@@ -216,6 +227,37 @@ class TestStore:
         with opened(tmp_path) as duck:
             assert len(series_of(duck, RMS.id)[0].points) == 8
 
+    def test_an_index_that_is_read_is_not_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another reader makes a newer one meanwhile; once nobody reads, one index is left."""
+        monkeypatch.setattr(history_store, "INDEX_STEP", 3)
+        for number in range(5):
+            add(tmp_path, night(number))
+        with opened(tmp_path) as first:
+            (before,) = (tmp_path / ".index").glob("*.parquet")
+            for number in range(5, 10):
+                add(tmp_path, night(number))
+            with opened(tmp_path) as second:
+                assert len(series_of(second, RMS.id)[0].points) == 10
+            assert before.exists()
+            assert len(series_of(first, RMS.id)[0].points) == 5
+        with opened(tmp_path):
+            pass
+        assert len(list((tmp_path / ".index").glob("*.parquet"))) == 1
+        assert not before.exists()
+
+    def test_an_index_of_an_older_version_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It lacks columns that the files have."""
+        monkeypatch.setattr(history_store, "INDEX_STEP", 1)
+        files = [add(tmp_path, night(number))[0].relative_to(tmp_path).as_posix() for number in range(2)]
+        (tmp_path / ".index").mkdir()
+        for name in ("0123456789abcdef", "1.1-0123456789abcdef"):
+            (tmp_path / ".index" / f"{name}.json").write_text(json.dumps(files))
+            (tmp_path / ".index" / f"{name}.parquet").write_bytes(b"of another version")
+        for _ in range(2):
+            with opened(tmp_path) as duck:
+                assert len(series_of(duck, RMS.id)[0].points) == 2
+        assert [file.name[:4] for file in (tmp_path / ".index").glob("*.parquet")] == ["1.2-"]
+
     def test_proofs_are_kept_by_machine_and_read_back(self, tmp_path: Path) -> None:
         proofs = build.proofs(3) + build.proofs(2, uuids=["GPU-2"])
         kept = [add_proof(tmp_path, proof) for proof in proofs]
@@ -240,6 +282,7 @@ class TestSeries:
         [
             {"launches": {"uuid": "GPU-2"}},
             {"launches": {"driver": "590.1"}},
+            {"launches": {"device": "NVIDIA H100"}},
             {"launches": {"mig": "1g.18gb"}},
             {"image": "ghcr.io/me/image@sha256:1"},
             {"prepared": {"head": {"torch": "2.14.0"}}},
@@ -388,6 +431,51 @@ class TestOrder:
         (series,) = self.series(tmp_path, [(0, 1, 30e3, None), (1, 2, 30e3, 2), (2, 1, 30e3, None), (3, 3, 20e3, 3)])
         assert self.commits(series) == [1, 1, 2, 3]
 
+    def test_a_commit_that_git_does_not_know_was_the_newest_of_its_time(self, tmp_path: Path) -> None:
+        """Not one without a position turns all others around."""
+        runs = [
+            (0, 5, 20e3, 5),
+            (1, 6, 20e3, 6),
+            (2, 99, 20e3, None),
+            (3, 7, 20e3, 7),
+            (4, 1, 20e3, 1),
+            (5, 98, 20e3, None),
+        ]
+        (series,) = self.series(tmp_path, runs)
+        assert self.commits(series) == [1, 5, 6, 99, 7, 98]
+
+    def test_a_position_known_of_one_run_holds_for_all_of_its_commit(self, tmp_path: Path) -> None:
+        (series,) = self.series(tmp_path, [(0, 5, 20e3, 5), (1, 1, 20e3, None), (2, 5, 20e3, None), (3, 1, 20e3, 1)])
+        assert self.commits(series) == [1, 1, 5, 5]
+
+    def test_positions_of_older_files_are_learned(self, tmp_path: Path) -> None:
+        self.series(tmp_path, [(0, 5, 20e3, None), (1, 6, 20e3, None), (2, 7, 20e3, 7), (3, 1, 20e3, None)])
+        line = {f"{number:040x}": number for number in range(1, 7)}
+        path = add_positions(tmp_path, line, START)
+        assert path is not None
+        assert path.read_text().splitlines() == [
+            json.dumps({"schema": "evenbench.order/1.0", "commit": f"{n:040x}", "position": n}, separators=(",", ":"))
+            for n in (1, 5, 6)
+        ]
+        assert add_positions(tmp_path, line, START) is None
+        with opened(tmp_path) as duck:
+            (series,) = all_series(duck)
+        assert self.commits(series) == [1, 5, 6, 7]
+        path.write_text('{"schema": "evenbench.order/1.0", "commit": "HEAD", "position": 1}\n')
+        with pytest.raises(UntrustedInput, match=path.name), opened(tmp_path):
+            pass
+
+    def test_the_newest_series_is_that_of_the_newest_commit(self, tmp_path: Path) -> None:
+        """Though an old one was measured later, on another machine."""
+        self.series(tmp_path, [(0, 5, 20e3, 5), (1, 6, 21e3, 6)])
+        self.series(tmp_path, [(2, 1, 30e3, 1)], uuid="GPU-2")
+        with opened(tmp_path) as duck:
+            (glance,) = overview(duck)
+            series = series_of(duck, RMS.id)
+        assert glance.place.uuid == "GPU-1"
+        assert glance.ns == pytest.approx(21e3, rel=0.001)
+        assert [each.place.uuid for each in series] == ["GPU-2", "GPU-1"]
+
     def test_old_commits_added_later_make_no_change_run_backwards(self, tmp_path: Path) -> None:
         nights = [(day, 20 + day, 16e3 * (1 + 0.001 * (-1) ** day), 20 + day) for day in range(12)]
         filled = [(12 + n, n, 20e3 * (1 + 0.001 * (-1) ** n), n) for n in range(8)]
@@ -407,6 +495,88 @@ class TestOrder:
         assert len(changes_of(jump)) == 1
         same = replace(jump, points=tuple(point._replace(commit="a" * 40) for point in jump.points))
         assert changes_of(same) == []
+
+    @pytest.mark.parametrize("first", [1030.0, 1016.0, 1008.0, 1000.0])
+    def test_a_change_is_where_its_commit_begins_whatever_its_first_run(self, first: float) -> None:
+        """Many runs of the new commit, the first of which may be as quick as before."""
+        times = level((20, 1000), (20, 1030))
+        times[20] = first
+        series = made(times)
+        points = [point._replace(commit="b" * 40) if n >= 20 else point for n, point in enumerate(series.points)]
+        (change,) = changes_of(replace(series, points=tuple(points)))
+        assert (change.good, change.bad) == (f"{19:040x}", "b" * 40)
+        assert [change.before_ns, change.after_ns] == pytest.approx([1000, 1030], rel=2e-3)
+
+    def test_a_jump_within_a_commit_spoils_no_other_change(self) -> None:
+        """The machine became slower while one commit was measured, then a commit did."""
+        series = made(level((20, 1000), (20, 1100), (20, 1200)))
+        points = [point._replace(commit="b" * 40) if 10 <= n < 30 else point for n, point in enumerate(series.points)]
+        (change,) = changes_of(replace(series, points=tuple(points)))
+        assert (change.good, change.bad) == (f"{39:040x}", f"{40:040x}")
+        assert [change.before_ns, change.after_ns] == pytest.approx([1100, 1200], rel=2e-3)
+
+    def test_commits_between_those_that_were_told_are_no_new_change(self) -> None:
+        """A bisection: the change is narrowed down, however many runs it took."""
+        nights = made(level((20, 1000), (20, 1030)))
+        told = changes_of(nights)
+        between = made(level((12, 1000), (10, 1030)), first=100).points
+        series = replace(nights, points=(*nights.points[:20], *between, *nights.points[20:]))
+        (change,) = changes_of(series)
+        assert (change.good, change.bad) == (between[11].commit, between[12].commit)
+        assert new_ones([change], told, [series]) == []
+
+    def test_what_was_told_before_a_series_named_cpu_and_python_is_not_new(self) -> None:
+        series = made(level((20, 1000), (20, 1030)), cpu="AMD EPYC 7763", python="3.12.4", timer="host")
+        (change,) = changes_of(series)
+        old = json.loads(dump(change)) | {"schema": "evenbench.change/1.0"}
+        del old["cpu"], old["python"]
+        told = read_changes([(Path("x"), json.dumps(old).encode())])
+        assert new_ones([change], told, [series]) == []
+        assert new_ones([change], [told[0].model_copy(update={"schema_": "evenbench.change/1.1"})], [series]) == [
+            change
+        ]
+
+
+class TestHostSeries:
+    """Of rows that the host's clock timed, the models of CPU and Python tell series apart; of others they do not."""
+
+    @staticmethod
+    def nights(folder: Path, timing: str, **other: Any) -> list[Series]:
+        """Two nights each of a row of that timer, the second with something else."""
+        for number, changes in enumerate(({}, other, {}, other)):
+            values = {
+                "launches": {"head": {"cpu": "AMD EPYC 7763"}},
+                "prepared": {"head": {"python": "3.12.4"}},
+            } | changes
+            events = build.events(
+                [RMS],
+                verb="run",
+                run_id=f"night-{number}",
+                started=f"2026-01-0{number + 1}T02:00:00Z",
+                sides=[SideInfo(name="head", label="main", sha=f"{number:040x}")],
+                **values,
+            )
+            timed = [
+                event.model_copy(update={"timing": timing}) if isinstance(event, Measurement) else event
+                for event in events
+            ]
+            add(folder, rows_of(build.of(timed), "head"))
+        with opened(folder) as duck:
+            return all_series(duck)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"launches": {"head": {"cpu": "AMD EPYC 9V74"}}},
+            {"prepared": {"head": {"python": "3.13.0"}}},
+        ],
+        ids=["cpu", "python"],
+    )
+    @pytest.mark.parametrize(("timing", "expected"), [("host", 2), ("cupti", 1)])
+    def test_another_is_another_series(self, tmp_path: Path, timing: str, expected: int, other: dict[str, Any]) -> None:
+        series = self.nights(tmp_path, timing, **other)
+        assert [len(each.points) for each in series] == [4 // expected] * expected
+        assert {bool(each.place.cpu and each.place.python) for each in series} == {timing == "host"}
 
 
 class TestCpu:

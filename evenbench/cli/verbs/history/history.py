@@ -107,27 +107,48 @@ def add(options: argparse.Namespace) -> int:
     """Put one side of a run into the history, and its proof, where it has one."""
     from evenbench.reports.history.rows import rows_of
     from evenbench.reports.history.store import add as add_run
-    from evenbench.reports.history.store import add_proof
+    from evenbench.reports.history.store import add_positions, add_proof
     from evenbench.reports.load.results import load_files
 
     results = load_files(options.results)
     kind, proof = _proof(results)
     side = options.side or _side(kind)
-    kept = [add_run(options.folder, rows_of(results, side, _position(results, side, options.repo)))] if side else []
+    sha = next((info.sha for info in results.header.sides if info.name == side), "")
+    line = _line(sha, options.repo) if sha else {}
+    kept = [add_run(options.folder, rows_of(results, side, line.get(sha)))] if side else []
     kept += [add_proof(options.folder, proof)] if proof is not None else []
     for path, new in kept:
         print(f"{'added' if new else 'there already, left as it is'}: {path}")
+    if line:
+        try:
+            add_positions(options.folder, line, datetime.now(UTC))
+        except UntrustedInput as error:  # of another file: this run was added
+            say(f"the order of older commits is not known: {error}")
     return EXIT_OK
 
 
-def _position(results: Results, side: SideName, folder: Path) -> int | None:
-    """How many commits there are up to that of a side, on its branch; None where this is not its whole repository."""
-    sha = next((info.sha for info in results.header.sides if info.name == side), "")
-    repo = repository_root(folder)
-    if not sha or not has_git(repo) or git("rev-parse", "--is-shallow-repository", cwd=repo).output.strip() == b"true":
-        return None
-    counted = git("rev-list", "--count", "--first-parent", sha, "--", cwd=repo, check=False)
-    return int(counted.output) if counted.status == 0 else None
+def _line(sha: str, folder: Path) -> dict[str, int]:
+    """The positions of commits on the branches of a commit and of main; none where this is not their whole repository."""
+    repository = repository_root(folder)
+    if not has_git(repository):
+        return {}
+    try:
+        shallow = git("rev-parse", "--is-shallow-repository", cwd=repository).output.strip() == b"true"
+    except UsageError as error:
+        say(f"the order of commits is not known: {error}")
+        return {}
+    if shallow:
+        say(f"the order of commits is not known: {repository} is a shallow clone; fetch all of its history")
+        return {}
+    positions: dict[str, int] = {}
+    for tip in (sha, "refs/remotes/origin/HEAD", "HEAD"):
+        listed = git("rev-list", "--first-parent", "--reverse", tip, "--", cwd=repository, check=False)
+        if listed.status == 0 and not listed.truncated:
+            for position, commit in enumerate(listed.output.decode("ascii").split(), start=1):
+                positions.setdefault(commit, position)
+    if sha not in positions:
+        say(f"the order of commits is not known: {sha[:12]} is no commit of {repository}")
+    return positions
 
 
 def _proof(results: Results) -> tuple[str, Proof | None]:

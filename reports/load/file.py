@@ -16,15 +16,14 @@ from ..text import sanitise
 from .lines import Gathered, gather
 
 WRITTEN = "`evenbench run` and `evenbench compare` write their results into .evenbench/, or where --output says"
-READ_BUFFER = 1 << 20  # lines take a few kB: fewer system calls
 
 
 def read_file(path: Path, max_bytes: int | None) -> Gathered:
     """Read a file by itself.
 
     Raises:
-        UsageError: there is no such file, or it may not be read.
-        UntrustedInput: it is no regular file, larger than `max_bytes`, or not what it says.
+        UsageError: the file is not there, or may not be read.
+        UntrustedInput: it is not a regular file, is larger than `max_bytes`, or not what it says.
     """
     try:
         with _opened(path) as stream:
@@ -49,5 +48,5 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UntrustedInput("not a regular file", f"name files: {WRITTEN}")
-    with os.fdopen(descriptor, "rb", buffering=READ_BUFFER) as stream:
+    with os.fdopen(descriptor, "rb", buffering=1 << 20) as stream:  # bytes: a line has a few kB, so fewer system calls
         yield stream

@@ -1,4 +1,4 @@
-"""Measurements in little memory: of a large file they are nearly all, and a list of integers takes four times its numbers."""
+"""Measurements in little memory: of a large file they are nearly all, and a list of integers needs four times the memory of its numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value", bound=Hashable)
 class Sampled(NamedTuple):
     """What is judged of a measurement: its fields of the same names, as sequences of the same numbers.
 
-    Its row is the key it is filed under, its source hash nobody asks for.
+    Its row is the key under which it is stored; its source hash is not used.
     """
 
     launch: int
@@ -61,7 +61,7 @@ class Compactor:
             timing=event.timing,
             device_busy_ns=samples,
             latency_ns=samples if latency == busy else _integers(latency),
-            n_kernels=None if counts is None else once(known := tuple(counts), known),
+            n_kernels=None if counts is None else self.once(tuple(counts)),
             uncounted_copy_ns=_integers(event.uncounted_copy_ns) if event.uncounted_copy_ns else (),
             kernels=once(("kernels", *map(id, kernels)), kernels),
             tick_ns=once(event.tick_ns, event.tick_ns),

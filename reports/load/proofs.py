@@ -35,7 +35,7 @@ WINDOW = timedelta(days=30)  # drivers, neighbours and clocks change; what is ol
 
 Fraction = Annotated[float, Field(gt=0, le=PLANT_MAX)]
 Rows = Annotated[int, Field(ge=0, le=ROWS_MAX)]
-Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]  # strict mode takes no JSON array for a tuple
+Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]  # strict mode does not accept a JSON array as a tuple
 
 
 class Planted(Record):
@@ -105,10 +105,10 @@ class ProofHistory:
 
 
 def moment(text: str) -> datetime | None:
-    """A time as results and proofs write it, in UTC; None where it is none, or has no zone."""
+    """A time as results and proofs write it, in UTC; None where it is not a time with its zone."""
     try:
-        found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo is not None else None
+        time = datetime.fromisoformat(text)
+        return time.astimezone(UTC) if time.tzinfo is not None else None
     except (ValueError, OverflowError):  # a zone can lead out of the calendar
         return None
 
@@ -117,19 +117,19 @@ def read(lines: Iterable[bytes | str]) -> list[Proof]:
     """The proofs of a file of JSON lines, in its order.
 
     Raises:
-        UntrustedInput: with the number of the line that is no proof, or breaks a bound.
+        UntrustedInput: a line is not a proof, or breaks a bound; names its number.
     """
-    found = []
+    proofs = []
     for number, line in enumerate(lines, start=1):
         if number > PROOFS_MAX:
             raise UntrustedInput(f"more than {PROOFS_MAX:,} lines", "keep those of the last months")
         if len(line) > LINE_MAX:
             raise UntrustedInput(f"line {number}: longer than {LINE_MAX:,} bytes")
         try:
-            found.append(_proof(line))
+            proofs.append(_proof(line))
         except UntrustedInput as error:
             raise UntrustedInput(f"line {number}: {error.message}", error.hint) from None
-    return found
+    return proofs
 
 
 def dump(proof: Proof) -> str:
@@ -140,24 +140,25 @@ def dump(proof: Proof) -> str:
 def history_of(proofs: Iterable[Proof], uuids: Collection[str], now: datetime) -> ProofHistory | None:
     """What was proved on these GPUs, and no others, in the `WINDOW` before `now`; None where nothing was.
 
-    A run that stands in the file twice counts once.
+    A run that is in the file twice counts once.
     """
-    here = set(uuids)
-    taken = {
-        (proof.kind, proof.run_id): proof
-        for proof in proofs
-        if proof.uuids and here.issuperset(proof.uuids) and _is_recent(proof, now)
-    }.values()
-    if not taken:
+    gpus = set(uuids)
+    recent: dict[tuple[str, str], Proof] = {}
+    for proof in proofs:
+        if proof.uuids and gpus.issuperset(proof.uuids) and _is_recent(proof, now):
+            recent[proof.kind, proof.run_id] = proof
+    if not recent:
         return None
     runs, hits = Counter[float](), Counter[float]()
-    for each in (proof.planted for proof in taken if proof.planted is not None):
-        runs[each.fraction] += 1
-        hits[each.fraction] += each.found
+    for proof in recent.values():
+        if proof.planted is not None:
+            runs[proof.planted.fraction] += 1
+            hits[proof.planted.fraction] += proof.planted.found
+    same = [proof for proof in recent.values() if proof.kind == "aa"]
     return ProofHistory(
-        nights=len({_day(proof) for proof in taken if proof.kind == "aa"}),
-        aa=_tally([proof for proof in taken if proof.kind == "aa"]),
-        control=_tally([proof for proof in taken if proof.kind == "control"]),
+        nights=len({_day(proof) for proof in same}),
+        aa=_tally(same),
+        control=_tally([proof for proof in recent.values() if proof.kind == "control"]),
         planted=MappingProxyType({fraction: (hits[fraction], runs[fraction]) for fraction in sorted(runs)}),
     )
 
@@ -177,7 +178,7 @@ def _is_newer(value: Any) -> bool:
     schema = value.get("schema") if isinstance(value, dict) else None
     match = SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
     if match is None:
-        raise UntrustedInput(f"no proof: its schema must be {NAME}/…", "evenbench report --format proof writes them")
+        raise UntrustedInput(f"not a proof: its schema must be {NAME}/…", "evenbench report --format proof writes them")
     if int(match[1]) != MAJOR:
         raise UntrustedInput(
             f"schema version {match[1]}.{match[2]} is not known to this evenbench, which reads {MAJOR}.x"
@@ -187,7 +188,7 @@ def _is_newer(value: Any) -> bool:
 
 def _is_recent(proof: Proof, now: datetime) -> bool:
     at = moment(proof.at)
-    return at is not None and timedelta(0) < now - at <= WINDOW  # a run is no evidence for itself
+    return at is not None and timedelta(0) < now - at <= WINDOW  # a run does not count as evidence for itself
 
 
 def _day(proof: Proof) -> str:

@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -37,7 +37,6 @@ from .lines import Gathered
 from .packed import Sampled
 
 PUBLISH_MAX_BYTES = 256 << 20  # of one file when publishing; pass it as `max_bytes`
-ONE_RUN = "the files of one run, each once; `evenbench diff A B` holds one run against another"
 FILES_AT_MOST = 4  # as large files together: who reads them holds a little more than their size
 
 
@@ -128,7 +127,8 @@ class Results:
         notes = []
         if unfinished := len(self.headers) - len(self.ends):
             which = "the run" if len(self.headers) == 1 else f"{unfinished} of {len(self.headers)} shards"
-            notes.append(f"partial: {which} did not come to the end{', the last line is cut off' if self.cut else ''}")
+            cut = ", the last line is cut off" if self.cut else ""
+            notes.append(f"partial: {which} did not come to the end{cut}")
         if self.missing:
             names = ", ".join(str(index) for index in self.missing)
             notes.append(f"partial: without shard {names} of {self.header.shard.count} (counted from 0)")
@@ -143,8 +143,8 @@ def load_file(path: Path, *, max_bytes: int | None = None) -> Results:
         max_bytes: refuse a larger file, and more than four times as much in several; None for no limit.
 
     Raises:
-        UsageError: there is no such file, or it may not be read.
-        UntrustedInput: it is no regular file, or it is not what it says.
+        UsageError: the file is not there, or may not be read.
+        UntrustedInput: it is not a regular file, or not what it says.
     """
     return load_files([path], max_bytes=max_bytes)
 
@@ -175,25 +175,28 @@ def load_runs(paths: Sequence[Path], *, max_bytes: int | None = None) -> tuple[R
         raise UsageError("no results file given")
     with _no_collection():
         files = _loaded(paths, max_bytes)
-        firsts = [each for each in files if not each[1].header.confirms] or files
+        firsts = [(path, shard) for path, shard in files if not shard.header.confirms]
+        seconds = [(path, shard) for path, shard in files if shard.header.confirms]
+        if not firsts:
+            firsts, seconds = seconds, []
         results = _joined(firsts)
-        seconds = [] if firsts is files else [each for each in files if each[1].header.confirms]
         confirmed = {header.run_id: "" for header in results.headers}
-        for path, found in seconds:
-            first = found.header.confirms
+        for path, second in seconds:
+            first = second.header.confirms
             if first not in confirmed:
                 raise UntrustedInput(f"{path} confirms a run that is not here: {first}", "name that run's file too")
             if confirmed[first]:
                 raise UntrustedInput(f"{confirmed[first]} and {path} confirm the same run", "name one of them")
             confirmed[first] = str(path)
-        return results, tuple(merge([found]) for _, found in seconds)
+        return results, tuple(merge([second]) for _, second in seconds)
 
 
 def _joined(shards: list[tuple[Path, Gathered]]) -> Results:
     shards.sort(key=lambda shard: shard[1].header.shard.index)
     for (path, shard), (other_path, other) in pairwise(shards):
         if different := _difference(shard.header, other.header):
-            hint = ONE_RUN if different.startswith("both") else ""
+            same = shard.header.shard.index == other.header.shard.index
+            hint = "the files of one run, each once; `evenbench diff A B` compares two runs" if same else ""
             raise UntrustedInput(f"{path} and {other_path} are not shards of one run: {different}", hint)
     return merge([shard for _, shard in shards])
 
@@ -209,14 +212,14 @@ def _loaded(paths: Sequence[Path], max_bytes: int | None) -> list[tuple[Path, Ga
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Records make no cycles, and looking for some in millions of them would take longer than all the rest."""
-    was = gc.isenabled()
+    """Without Python's search for cycles: records form none, and among millions it would last longer than all the rest."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
         gc.freeze()  # and never look through them again: they go when nothing refers to them
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
@@ -240,22 +243,23 @@ def merge(shards: Sequence[Gathered]) -> Results:
         UntrustedInput: a case is in two of them.
     """
     sides = [side.name for side in shards[0].header.sides]
-    cases: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
-    broken: dict[SideName, dict[str, CaseEvent]] = {side: {} for side in sides}
+    cases, broken = _cases(shards, sides)
     measurements: dict[tuple[str, str], tuple[Placed, ...]] = {}
+    names: dict[tuple[int, int], str] = {}
+    launches: list[Launch] = []
+    failures: list[Failed] = []
+    skips: list[RecordedSkip] = []
+    artifacts: dict[Artifact, None] = {}  # a stale copy in a folder without cases is in every shard
     for shard in shards:
-        for case in shard.cases:
-            if not case.id:
-                broken[case.side].setdefault(case.file, case)  # every shard sees the same files
-            elif case.id in cases[case.side]:
-                raise UntrustedInput(
-                    f"{case.id} is in two shards", "give each its own --share, as evenbench plan printed it"
-                )
-            else:
-                cases[case.side][case.id] = case
+        index = shard.header.shard.index
         for key, records in shard.measurements.items():
             placed = tuple(Placed(shard.launches[record.launch], record) for record in records)
             measurements[key] = measurements.get(key, ()) + placed
+        names.update({(index, case.index): case.id for case in shard.cases})
+        launches += [Launch(index, launch, shard.launch_ends.get(launch.launch)) for launch in shard.launches.values()]
+        failures += [Failed(index, shard.launches[failure.launch], failure) for failure in shard.failures]
+        skips += [RecordedSkip(shard.launches[skip.launch], skip) for skip in shard.skips]
+        artifacts |= dict.fromkeys(shard.artifacts)
     prepared = {side: tuple(shard.sides[side] for shard in shards if side in shard.sides) for side in sides}
     modules = {side: tuple(shard.modules[side] for shard in shards if side in shard.modules) for side in sides}
     given = {shard.header.shard.index for shard in shards}
@@ -263,28 +267,36 @@ def merge(shards: Sequence[Gathered]) -> Results:
         headers=tuple(shard.header for shard in shards),
         prepared=MappingProxyType(prepared),
         modules=MappingProxyType(modules),
-        cases=MappingProxyType({side: MappingProxyType(found) for side, found in cases.items()}),
-        broken=MappingProxyType({side: tuple(found.values()) for side, found in broken.items()}),
-        names=MappingProxyType(
-            {(shard.header.shard.index, case.index): case.id for shard in shards for case in shard.cases}
-        ),
-        launches=tuple(
-            Launch(shard.header.shard.index, launch, shard.launch_ends.get(launch.launch))
-            for shard in shards
-            for launch in shard.launches.values()
-        ),
+        cases=MappingProxyType({side: MappingProxyType(by_id) for side, by_id in cases.items()}),
+        broken=MappingProxyType({side: tuple(by_file.values()) for side, by_file in broken.items()}),
+        names=MappingProxyType(names),
+        launches=tuple(launches),
         measurements=MappingProxyType(measurements),
-        failures=tuple(
-            Failed(shard.header.shard.index, shard.launches[record.launch], record)
-            for shard in shards
-            for record in shard.failures
-        ),
-        skips=tuple(RecordedSkip(shard.launches[record.launch], record) for shard in shards for record in shard.skips),
-        # A stale copy in a folder without cases is told by every shard.
-        artifacts=tuple(dict.fromkeys(artifact for shard in shards for artifact in shard.artifacts)),
-        ceilings=tuple(ceilings for shard in shards for ceilings in shard.ceilings),
-        expectations=tuple(expectation for shard in shards for expectation in shard.expectations),
+        failures=tuple(failures),
+        skips=tuple(skips),
+        artifacts=tuple(artifacts),
+        ceilings=tuple(chain.from_iterable(shard.ceilings for shard in shards)),
+        expectations=tuple(chain.from_iterable(shard.expectations for shard in shards)),
         ends=tuple(shard.end for shard in shards if shard.end is not None),
         missing=tuple(index for index in range(shards[0].header.shard.count) if index not in given),
         cut=any(shard.cut for shard in shards),
     )
+
+
+_CasesBySide = dict[SideName, dict[str, CaseEvent]]
+
+
+def _cases(shards: Sequence[Gathered], sides: Sequence[SideName]) -> tuple[_CasesBySide, _CasesBySide]:
+    """The cases of each side by id, and its broken case files by path. Raises UntrustedInput."""
+    cases: _CasesBySide = {side: {} for side in sides}
+    broken: _CasesBySide = {side: {} for side in sides}
+    for case in chain.from_iterable(shard.cases for shard in shards):
+        if not case.id:
+            broken[case.side].setdefault(case.file, case)  # every shard sees the same files
+        elif case.id in cases[case.side]:
+            raise UntrustedInput(
+                f"{case.id} is in two shards", "give each its own --share, as evenbench plan printed it"
+            )
+        else:
+            cases[case.side][case.id] = case
+    return cases, broken

@@ -262,8 +262,8 @@ class TestRead:
         ("line", "said"),
         [
             ("", "not JSON"),
-            ("[]", "no proof: its schema must be evenbench.proof/"),
-            ('{"schema": "evenbench.results/1.0"}', "no proof: its schema"),
+            ("[]", "not a proof: its schema must be evenbench.proof/"),
+            ('{"schema": "evenbench.results/1.0"}', "not a proof: its schema"),
             (
                 changed(schema="evenbench.proof/2.0"),
                 "schema version 2.0 is not known to this evenbench, which reads 1.x",

@@ -185,7 +185,7 @@ class TestLinesThatReferToNothing:
             ({"round": 24}, "round 24 of at most 24"),
             ({"round": None}, "a timed launch has a round"),
             ({"kind": "preparation"}, "a timed launch has a round"),
-            ({"order": [4]}, "not told before"),
+            ({"order": [4]}, "no line before it describes"),
         ],
     )
     def test_launch_beyond_the_plan(self, tmp_path: Path, values: dict[str, Any], message: str) -> None:

@@ -13,6 +13,18 @@ from tests.fakes.github import REPOSITORY, Json, run_event
 HEAD, NEXT = "b" * 40, "d" * 40
 
 
+def left_alone(desk: Desk, event: dict[str, Any], text: str) -> None:
+    """Nothing may be written, and nothing went wrong: `publish` says why, `resolve` ends with 8."""
+    said = desk.publish(desk.results(SAME), event=event)
+    assert (said.code, desk.fake.writes()) == (0, [])
+    assert said.err.startswith("no comment: ")
+    assert text in said.err
+    again = desk.run("resolve", event)
+    assert again.code == 8
+    if again.out:
+        assert json.loads(again.out)["number"] is None
+
+
 def refused(desk: Desk, event: dict[str, Any], code: int, text: str) -> None:
     """Nothing may be written, and both verbs say why."""
     said = desk.publish(desk.results(SAME), event=event)
@@ -84,7 +96,8 @@ def test_the_same_commit_in_two_pull_requests(desk: Desk) -> None:
 
 def test_two_pull_requests_of_one_branch(desk: Desk) -> None:
     desk.fake.open_pull(8, base_branch="release")
-    refused(desk, run_event(desk.fake), 8, "#7 and #8 are of the same branch and commit")
+    said = desk.publish(desk.results(SAME))
+    assert (said.code, len(desk.fake.checks), desk.fake.comments) == (0, 1, {})
     desk.fake.pulls[8]["state"] = "closed"
     assert desk.publish(desk.results(SAME)).code == 0
 
@@ -105,18 +118,18 @@ def test_another_repository_of_the_same_owner(desk: Desk) -> None:
 def test_closed(desk: Desk) -> None:
     event = run_event(desk.fake)
     desk.fake.pulls[7]["state"] = "closed"
-    refused(desk, event, 8, "#7 is closed")
+    left_alone(desk, event, "#7 is closed")
 
 
 def test_other_base_repository(desk: Desk) -> None:
     desk.fake.pulls[7]["base"]["repo"]["full_name"] = "upstream/kernels"
-    refused(desk, run_event(desk.fake), 8, "#7 is for another repository")
+    left_alone(desk, run_event(desk.fake), "#7 is for another repository")
 
 
 def test_head_moved_before_the_first_call(desk: Desk) -> None:
     event = run_event(desk.fake)
     desk.fake.push(7, NEXT)
-    refused(desk, event, 8, "#7 is at ddddddd by now, not at bbbbbbb")
+    left_alone(desk, event, "#7 is at ddddddd by now, not at bbbbbbb")
 
 
 def test_head_moved_between_list_and_pull_request(desk: Desk) -> None:
@@ -125,7 +138,7 @@ def test_head_moved_between_list_and_pull_request(desk: Desk) -> None:
 
     desk.fake.fail("GET", "pulls/7$", passes=True, first=push)
     said = desk.publish(desk.results(SAME))
-    assert (said.code, desk.fake.writes()) == (8, [])
+    assert (said.code, desk.fake.writes()) == (0, [])
 
 
 def test_closed_between_two_calls(desk: Desk) -> None:
@@ -134,7 +147,7 @@ def test_closed_between_two_calls(desk: Desk) -> None:
 
     desk.fake.fail("GET", "check-runs$", passes=True, first=close)
     said = desk.publish(desk.results(SAME))
-    assert (said.code, desk.fake.bodies()) == (8, [])
+    assert (said.code, desk.fake.bodies()) == (0, [])
 
 
 @pytest.mark.parametrize("when", ["before the event", "after the event"])
@@ -144,13 +157,13 @@ def test_deleted_fork(desk: Desk, when: str) -> None:
     if when == "before the event":
         event["workflow_run"]["head_repository"] = None
     desk.fake.pulls[7]["head"]["repo"] = None
-    refused(desk, event, 8, "was deleted")
+    left_alone(desk, event, "was deleted")
 
 
 def test_no_pull_request_has_this_head(desk: Desk) -> None:
     event = run_event(desk.fake)
     desk.fake.pulls.clear()
-    refused(desk, event, 8, "no pull request has the head bbbbbbb")
+    left_alone(desk, event, "no pull request has the head bbbbbbb")
 
 
 @pytest.mark.parametrize("claimed", [[], [{"number": 8, "head": {"sha": HEAD}}], "8"])

@@ -160,6 +160,7 @@ def test_a_library_of_others_may_be_preloaded_and_a_copy_of_ones_own_may_not(
     assert ended.code == 0, ended
     # A project that the image holds as well, and that no set-up puts into the sides.
     repository.commit({"pyproject.toml": "[project]\nname = 'numpy'\n"})
+    (repository.path / "out.jsonl").unlink()
     ended = evenbench(repository, host, "compare", "HEAD", "HEAD")
     assert ended.code == 4
     assert "both load numpy from /opt/evenbench/" in ended.error

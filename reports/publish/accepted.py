@@ -1,4 +1,4 @@
-"""The label by which a maintainer accepts a regression: who put it, and whether it is meant for this commit."""
+"""The label by which a maintainer accepts a regression: who added it, and whether it is meant for this commit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from .events import seconds
 from .outcome import LABEL
 from .pull_request import Label, checked
 
-MAY_WRITE = frozenset({"admin", "write"})  # GitHub answers "write" for the role maintain, too
-
 
 @dataclass(frozen=True)
 class Acceptance:
@@ -28,31 +26,31 @@ def acceptance(github: GitHub, repository: str, number: int, since: int) -> Acce
     """Whether the label that a pull request carries counts for its head.
 
     Args:
-        github: is asked.
+        github: with whom to speak.
         repository: ``owner/name``.
         number: of the pull request.
-        since: when GitHub first told us of this head, seconds since 1970.
+        since: when GitHub first reported this head, seconds since 1970.
     """
-    put: _Event | None = None
+    labeled: _Event | None = None
     for event in _events(github, repository, number):
         if event.event == "head_ref_force_pushed":
             since = max(since, seconds(event.created_at))
         elif event.event == "labeled" and event.label is not None and event.label.name == LABEL:
-            put = event
-    if put is None or put.actor is None:
-        return Acceptance("", "nobody is known to have put it")
-    who = put.actor.login
-    if seconds(put.created_at) <= since:
-        return Acceptance("", f"{who} put it before this commit was pushed; take it off and put it on again")
+            labeled = event
+    if labeled is None or labeled.actor is None:
+        return Acceptance("", "it is not known who added it")
+    who = labeled.actor.login
+    if seconds(labeled.created_at) <= since:
+        return Acceptance("", f"{who} added it before this commit was pushed; remove it and add it again")
     permission = _permission(github, repository, who)
-    if permission not in MAY_WRITE:
+    if permission not in ("admin", "write"):  # GitHub answers "write" for the role maintain, too
         return Acceptance("", f"{who} may not write to this repository")
     return Acceptance(who)
 
 
 def _events(github: GitHub, repository: str, number: int) -> Iterator[_Event]:
-    for each in github.pages(f"/repos/{repository}/issues/{number}/events"):
-        yield checked(_Event, each)
+    for item in github.pages(f"/repos/{repository}/issues/{number}/events"):
+        yield checked(_Event, item)
 
 
 def _permission(github: GitHub, repository: str, who: str) -> str:

@@ -50,7 +50,7 @@ class CheckRuns:
     """The check runs of one name on one commit.
 
     Attributes:
-        github: is asked and told.
+        github: with whom to speak.
         repository: ``owner/name``.
         head_sha: the commit.
         name: of the check run.
@@ -97,8 +97,10 @@ class CheckRuns:
             What was done; empty for nothing.
         """
         shares, written, stamp = shares_of(check.text.summary), check.stamp, replace(stamp, pull=self._pull)
-        mine = shares.get(self.key) or CheckShare(self.key, check.text.conclusion, check.text.title)
-        if written is None or mine.conclusion != "failure":
+        mine = shares.get(self.key)
+        if mine is None and written is not None and self.is_mine(written):
+            mine = CheckShare(self.key, check.text.conclusion, check.text.title)
+        if written is None or mine is None or mine.conclusion != "failure":
             return ""
         text = CheckText(
             running=False, conclusion="failure", title=mine.title, summary=without_shares(check.text.summary)
@@ -151,8 +153,8 @@ class CheckRuns:
     def edit(self, check: CheckRun, stamp: Stamp, text: CheckText) -> str:
         """Change a check run, if need be. Returns what was done; empty for nothing."""
         body = self._body(stamp, text)
-        there = (check.external_id, check.status, check.conclusion, check.output.title, check.output.summary)
-        if there == (stamp.marker, body["status"], text.conclusion, text.title, text.summary):
+        shown = (check.external_id, check.status, check.conclusion, check.output.title, check.output.summary)
+        if shown == (stamp.marker, body["status"], text.conclusion, text.title, text.summary):
             return ""
         self.github.edit(f"/repos/{self.repository}/check-runs/{check.id}", body)
         return f"check run edited: {text.conclusion or body['status']}"
@@ -170,11 +172,15 @@ class CheckRuns:
         return next((check for check in self._ours() if check.stamp == stamp), None)
 
     def _body(self, stamp: Stamp, text: CheckText) -> dict[str, Any]:
-        body = {
+        status = "in_progress" if text.running else "queued"
+        body: dict[str, Any] = {
             "name": self.name,
             "external_id": stamp.marker,
-            "status": "completed" if text.conclusion else "in_progress" if text.running else "queued",
+            "status": "completed" if text.conclusion else status,
             "output": {"title": text.title, "summary": text.summary},
         }
-        more = {"conclusion": text.conclusion or "", "details_url": self.url}
-        return body | {key: value for key, value in more.items() if value}
+        if text.conclusion:
+            body["conclusion"] = text.conclusion
+        if self.url:
+            body["details_url"] = self.url
+        return body

@@ -24,7 +24,6 @@ WRITE_GAP_S = 1.0  # GitHub asks for at least a second between writes
 LIMITED_S = 60.0  # first wait after a 403 or 429 that names none; doubles each time, as GitHub asks
 BROKEN_S = 1.0  # first wait after a 5xx or a lost connection; doubles each time
 PATIENCE_S = 3_900.0  # of one request in all: an hour, after which each limit is reset, and some more
-PER_PAGE = 100  # the most that GitHub gives
 PAGES_MAX = 200  # of one list: 20,000 comments
 MESSAGE_MAX = 200  # characters of GitHub's own words in an error
 VERSION = "2022-11-28"  # of the API
@@ -90,7 +89,7 @@ class GitHub:
         token: of the job.
         clock: seconds since 1970.
         sleep: waits that many seconds.
-        rehearse: is told method, path and body of each write, which then is not sent.
+        rehearse: is called with method, path and body of each write, which then is not sent.
     """
 
     def __init__(
@@ -114,9 +113,9 @@ class GitHub:
 
     @property
     def login(self) -> str:
-        """The name that the token writes under, such as ``github-actions[bot]``; empty where GitHub does not tell."""
+        """The name that the token writes under, such as ``github-actions[bot]``; empty where GitHub does not say."""
         if self._login is None:
-            try:  # the REST API tells no App its own name
+            try:  # the REST API does not tell an App its own name
                 data = _json(self._send("POST", self._graphql, body={"query": "{ viewer { login } }"}))
             except Unanswered:
                 raise
@@ -145,15 +144,15 @@ class GitHub:
 
     def pages(self, path: str, key: str = "", **params: str | int) -> Iterator[Any]:
         """The items of a list over all its pages, as the `Link` header leads; `key` names the list in each page."""
-        url, asked = self._api + path, {"per_page": PER_PAGE, **params}
+        url, query = self._api + path, {"per_page": 100, **params}  # the most that GitHub gives
         for _ in range(PAGES_MAX):
-            answer = self._send("GET", url, params=asked)
+            answer = self._send("GET", url, params=query)
             data = _json(answer)
             items = data.get(key) if key and isinstance(data, dict) else data
             if not isinstance(items, list):
-                raise GitHubRefused(f"GET {path}: the answer is no list")
+                raise GitHubRefused(f"GET {path}: the answer is not a list")
             yield from items
-            url, asked = answer.links.get("next", {}).get("url", ""), {}  # the link holds all parameters
+            url, query = answer.links.get("next", {}).get("url", ""), {}  # the link holds all parameters
             if not url:
                 return
             if not url.startswith(self._api + "/"):
@@ -261,7 +260,7 @@ def _json(answer: requests.Response) -> Any:
     try:
         return answer.json()
     except ValueError:
-        raise GitHubRefused(f"{answer.request.method}: the answer is no JSON") from None
+        raise GitHubRefused(f"{answer.request.method}: the answer is not JSON") from None
 
 
 def _message(answer: requests.Response) -> str:
@@ -272,11 +271,11 @@ def _message(answer: requests.Response) -> str:
         return ""
     if not isinstance(data, dict):
         return ""
+    messages = [str(data.get("message", ""))]
     errors = data.get("errors")
-    more = (
-        [str(each.get("message", "")) for each in errors if isinstance(each, dict)] if isinstance(errors, list) else []
-    )
-    return sanitise(" ".join([str(data.get("message", "")), *more]), MESSAGE_MAX)
+    if isinstance(errors, list):
+        messages += [str(error.get("message", "")) for error in errors if isinstance(error, dict)]
+    return sanitise(" ".join(messages), MESSAGE_MAX)
 
 
 def _refusal(what: str, answer: requests.Response | None, lost: str) -> GitHubRefused:
@@ -284,19 +283,24 @@ def _refusal(what: str, answer: requests.Response | None, lost: str) -> GitHubRe
     what = sanitise(what, MESSAGE_MAX)
     if answer is None:
         return GitHubRefused(f"GitHub: {what}: {lost}", STATUS_PAGE)
-    said = f"GitHub: {what}: {answer.status_code} {_message(answer)}".rstrip()
+    refused = f"GitHub: {what}: {answer.status_code} {_message(answer)}".rstrip()
     match answer.status_code:
         case 401:
-            return GitHubRefused(said, "GITHUB_TOKEN is not valid here")
+            return GitHubRefused(refused, "GITHUB_TOKEN is not valid here")
         case 403:
-            message = _message(answer).lower()
-            return GitHubRefused(
-                said, next((hint for words, hint in FORBIDDEN.items() if words in message), PERMISSIONS)
-            )
+            return GitHubRefused(refused, _forbidden_hint(_message(answer).lower()))
         case 404 | 410:
-            return NotFound(said, "it is not there, or the token may not see it")
+            return NotFound(refused, "it is not there, or the token may not see it")
         case 422:
-            unprocessable = Unprocessable(said)
+            unprocessable = Unprocessable(refused)
             unprocessable.too_long = "too long" in answer.text
             return unprocessable
-    return GitHubRefused(said, "" if answer.status_code < SERVER_ERROR else STATUS_PAGE)
+    return GitHubRefused(refused, "" if answer.status_code < SERVER_ERROR else STATUS_PAGE)
+
+
+def _forbidden_hint(message: str) -> str:
+    """What to do about a 403, by GitHub's words in small letters."""
+    for words, hint in FORBIDDEN.items():
+        if words in message:
+            return hint
+    return PERMISSIONS

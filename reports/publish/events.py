@@ -1,4 +1,4 @@
-"""What GitHub tells a workflow of the event that started it: payload → `Event`. Pure.
+"""What GitHub passes to a workflow about the event that started it: payload → `Event`. Pure.
 
 The payload is GitHub's own, so its form is trusted, but a stranger chose some of its words: names of branches, inputs.
 """
@@ -56,7 +56,7 @@ class WorkflowRun:
 
 @dataclass(frozen=True)
 class Event:
-    """What started a workflow; what the event does not tell is empty or None.
+    """What started a workflow; what the event does not say is empty or None.
 
     Attributes:
         kind: of event.
@@ -66,8 +66,8 @@ class Event:
             and the event that had started it.
         head_repository, head_branch, head_sha: what the run was about; the first is empty where the fork is gone.
         base_sha: where the event names one.
-        number: of the pull request; for `workflow_dispatch` the one that was asked for.
-        suite: asked for by a `workflow_dispatch`.
+        number: of the pull request; for `workflow_dispatch` the requested one.
+        suite: requested by a `workflow_dispatch`.
     """
 
     kind: Kind
@@ -94,22 +94,22 @@ def read_event(data: object, repository: str, own: WorkflowRun) -> Event:
         own: the run that is reading this.
 
     Raises:
-        UsageError: it is no payload, or an input of `workflow_dispatch` is malformed.
+        UsageError: it is not a payload, or an input of `workflow_dispatch` is malformed.
         UntrustedInput: it is about another repository.
     """
     payload = _checked(_Payload, data)
-    there = payload.repository.full_name
-    if not REPOSITORY.fullmatch(there):
+    its_repository = payload.repository.full_name
+    if not REPOSITORY.fullmatch(its_repository):
         raise UsageError("the event names no repository")
-    if repository and there.lower() != repository.lower():
-        raise UntrustedInput(f"the event is about {there}, not {repository}")
+    if repository and its_repository.lower() != repository.lower():
+        raise UntrustedInput(f"the event is about {its_repository}, not {repository}")
     if payload.workflow_run is not None:
-        return _workflow_run(payload.workflow_run, payload.action, there)
+        return _workflow_run(payload.workflow_run, payload.action, its_repository)
     if payload.pull_request is not None:
         pull = payload.pull_request
         return Event(
             "pull_request",
-            there,
+            its_repository,
             own,
             action=payload.action,
             head_repository=pull.head.repo.full_name if pull.head.repo else "",
@@ -120,10 +120,10 @@ def read_event(data: object, repository: str, own: WorkflowRun) -> Event:
         )
     if payload.merge_group is not None:
         group = payload.merge_group
-        return Event("merge_group", there, own, head_sha=_sha(group.head_sha), base_sha=_sha(group.base_sha))
+        return Event("merge_group", its_repository, own, head_sha=_sha(group.head_sha), base_sha=_sha(group.base_sha))
     if "inputs" in payload.model_fields_set:  # null where the form has none
-        return _dispatch(payload.inputs or {}, there, own)
-    return Event("other", there, own)
+        return _dispatch(payload.inputs or {}, its_repository, own)
+    return Event("other", its_repository, own)
 
 
 def state_of(event: Event) -> tuple[State, str]:
@@ -164,9 +164,9 @@ def _dispatch(inputs: Mapping[str, Any], repository: str, own: WorkflowRun) -> E
     values = {name: str(inputs.get(name) or "").strip() for name in ("pull_request", "head_sha", "suite")}
     number = NUMBER.fullmatch(values["pull_request"])
     if values["pull_request"] and number is None:
-        raise UsageError(f"pull_request: {values['pull_request'][:40]!r} is no number of a pull request")
+        raise UsageError(f"pull_request: {values['pull_request'][:40]!r} is not the number of a pull request")
     if values["head_sha"] and not SHA.fullmatch(values["head_sha"]):
-        raise UsageError(f"head_sha: {values['head_sha'][:80]!r} is no full commit id", "40 digits of 0-9 and a-f")
+        raise UsageError(f"head_sha: {values['head_sha'][:80]!r} is not a full commit id", "40 digits of 0-9 and a-f")
     return Event(
         "workflow_dispatch",
         repository,
@@ -241,5 +241,5 @@ def _checked(model: type[Model], data: object) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"the event is no payload of GitHub: {where or 'it'}: {first['msg']}") from None
+        where = ".".join(str(part) for part in first["loc"]) or "it"
+        raise UsageError(f"the event is not a payload of GitHub: {where}: {first['msg']}") from None

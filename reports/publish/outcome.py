@@ -60,8 +60,8 @@ class Stamp:
         config: the configuration, one comment each.
         state: at the time of writing.
         head: the commit.
-        run, attempt, number: of the workflow's run that it tells of.
-        since: when GitHub first told us of this head, seconds since 1970.
+        run, attempt, number: of the workflow's run that it is about.
+        since: when GitHub first reported this head, seconds since 1970.
         verdict: of the last table.
         pull: number of the pull request, in the stamp of a check run: those of one commit share it; 0 where not known.
     """
@@ -95,21 +95,21 @@ class Stamp:
         """The first line of a comment."""
         return markdown.marker(self.name)
 
-    def stands_before(self, new: Stamp) -> bool:
+    def stays_for(self, new: Stamp) -> bool:
         """Whether this is a table that another run of the same commit, which brings none, leaves alone."""
-        anew = self.run == new.run and new.state in ("queued", "running", "failed")  # the same run, started again
-        return self.state == "done" and self.head == new.head and new.state != "done" and not anew
+        started_again = self.run == new.run and new.state in ("queued", "running", "failed")
+        return self.state == "done" and self.head == new.head and new.state != "done" and not started_again
 
 
 def parse(body: str) -> Stamp | None:
     """The stamp in the first line of a comment; None without one. An error message that quotes one is never first."""
-    found = MARKER.match(body)
-    if found is None or found["state"] not in RANK:
+    match = MARKER.match(body)
+    if match is None or match["state"] not in RANK:
         return None
-    numbers = {name: int(found[name]) for name in ("run", "attempt", "number", "since")}
-    state, verdict = cast("State", found["state"]), cast("LastVerdict", found["verdict"])
-    pull = int(found["pull"] or 0)
-    return Stamp(config=found["config"], state=state, head=found["head"], verdict=verdict, pull=pull, **numbers)
+    numbers = {name: int(match[name]) for name in ("run", "attempt", "number", "since")}
+    state, verdict = cast("State", match["state"]), cast("LastVerdict", match["verdict"])
+    pull = int(match["pull"] or 0)
+    return Stamp(config=match["config"], state=state, head=match["head"], verdict=verdict, pull=pull, **numbers)
 
 
 def config_name(suite: str) -> str:
@@ -169,7 +169,7 @@ class Outcome:
 
     @property
     def conclusion(self) -> Conclusion | None:
-        """Of the check run; None while the run goes on. What was not, or not wholly, measured is no success."""
+        """Of the check run; None while the run goes on. What was not measured, or only in part, is not a success."""
         match self.state:
             case "queued" | "running":
                 return None
@@ -204,14 +204,14 @@ def state_comment(outcome: Outcome, head: str, links: Links) -> str:
 
 
 def summary_of(outcome: Outcome, links: Links, head: str) -> str:
-    """What a job summary says: the table, or why there is none."""
+    """The text of a job summary: the table, or why there is no table."""
     if outcome.comparison is None:
         return state_comment(outcome, head, links)
     return summary(outcome.comparison, links)
 
 
 def footer(*, fork: bool, number: int, head: str, workflow: str) -> str:
-    """What stands below a table on a pull request: what a fork's figures are worth, and how to measure them again."""
+    """What is shown below a table on a pull request: what a fork's figures are worth, and how to measure them again."""
     command = f"gh workflow run {workflow} -f pull_request={number} -f head_sha={head}"
     lines = [SELF_REPORTED] if fork else []
     return "\n\n".join([*lines, f"To measure again: {markdown.code(command)}", ""])

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from evenbench.runner.errors import PullRequestMoved
 
-from ..render.comment.comment import Links, comment
+from ..render.comment.comment import Links
+from ..render.comment.comment import comment as table_comment
 from ..render.comment.markdown import COMMENT_BUDGET
 from .accepted import Acceptance, acceptance
 from .check_run import CheckRun, CheckRuns
@@ -42,6 +43,7 @@ from .pull_request import Pull, checked, current
 PASSES = 3  # looks at the comments until they are as they should be; each other publisher costs one at most
 SHORTER = COMMENT_BUDGET // 2  # of a comment that GitHub found too long
 NEWER = "a newer run has written already"
+TABLE_STAYS = "the table of this commit stays"
 
 
 @dataclass(frozen=True)
@@ -122,23 +124,23 @@ class _Publisher:
     def publish(self) -> list[str]:
         pull = self._current()
         ours, check = self._comments(), self._checks.newest()
-        said = _newest([stamp for _, stamp in ours])
-        checked_stamp = check.stamp if check is not None else None
-        if checked_stamp is not None:
-            checked_stamp = replace(checked_stamp, pull=0) if self._checks.is_mine(checked_stamp) else None
-        last = _newest([stamp for stamp in (said, checked_stamp) if stamp is not None])
-        stamp = self._stamp(last, said)
+        stamps = [stamp for _, stamp in ours]
+        commented = _newest(stamps)
+        if check is not None and check.stamp is not None and self._checks.is_mine(check.stamp):
+            stamps.append(replace(check.stamp, pull=0))
+        last = _newest(stamps)
+        stamp = self._stamp(last, commented)
         if last is not None and last.key > stamp.key:
             return [NEWER]
-        stands = last is not None and last.stands_before(stamp)
-        label = self._label(pull, stamp) if stands or self._outcome.state == "done" else None
-        if last is not None and stands:
+        table_stays = last is not None and last.stays_for(stamp)
+        label = self._label(pull, stamp) if table_stays or self._outcome.state == "done" else None
+        if last is not None and table_stays:
             return self._accept(last, check, label)
         done = [self._checks.write(stamp, self._check_text(label))]
         pull = self._current()
         if pull is not None:
-            done += [self._note(ours, said, stamp), *self._write_comment(pull, stamp, label)]
-        return [each for each in done if each]
+            done += [self._note(ours, commented, stamp), *self._write_comment(pull, stamp, label)]
+        return [action for action in done if action]
 
     def _current(self) -> Pull | None:
         """Asked again between writes. Raises PullRequestMoved."""
@@ -157,9 +159,9 @@ class _Publisher:
             return False
         return True
 
-    def _stamp(self, last: Stamp | None, said: Stamp | None) -> Stamp:
+    def _stamp(self, last: Stamp | None, commented: Stamp | None) -> Stamp:
         run, verdict = self._target.run, self._outcome.verdict
-        known = last is not None and last.head == self._target.head_sha
+        same_head = last is not None and last.head == self._target.head_sha
         return Stamp(
             config=self._target.config,
             state=self._outcome.state,
@@ -167,8 +169,8 @@ class _Publisher:
             run=run.id,
             attempt=run.attempt,
             number=run.number,
-            since=last.since if last is not None and known else run.created,
-            verdict=said.verdict if said is not None and verdict == "none" else verdict,
+            since=last.since if last is not None and same_head else run.created,
+            verdict=commented.verdict if commented is not None and verdict == "none" else verdict,
         )
 
     def _label(self, pull: Pull | None, stamp: Stamp) -> Acceptance | None:
@@ -183,84 +185,88 @@ class _Publisher:
         return accepted_check(text, by) if by and text.conclusion == "failure" else text
 
     def _accept(self, last: Stamp, check: CheckRun | None, label: Acceptance | None) -> list[str]:
-        """The run brought no table, and that of its commit stands: the label is what it may be about."""
-        if label is None or not label.by:
-            return [f"the label does not count: {label.why}" if label else "the table of this commit stands"]
+        """The run brought no table, and that of its commit stays: the run may be about the label."""
+        if label is None:
+            return [TABLE_STAYS]
+        if not label.by:
+            return [f"the label does not count: {label.why}"]
         done = []
         if check is not None and (edited := self._checks.accept(check, last, label.by)):
             done.append(edited)
             self._current()
-        for found, stamp in self._comments():
-            body = with_accepted(found.body or "", label.by)
-            if stamp == last and done and body != found.body:
+        for comment, stamp in self._comments():
+            body = with_accepted(comment.body or "", label.by)
+            if stamp == last and done and body != comment.body:
                 with contextlib.suppress(NotFound):  # deleted meanwhile
-                    self._github.edit(f"{self._issues}/comments/{found.id}", {"body": body})
+                    self._edit(comment.id, body)
                     done.append("comment edited")
-        return done or ["the table of this commit stands"]
+        return done or [TABLE_STAYS]
 
     def _comments(self) -> _Ours:
         """Our comments of this configuration, the oldest first."""
         if self._target.number is None:
             return []
-        stamped = ((found, parse(found.body or "")) for found in self._by_us())
-        ours = [(found, stamp) for found, stamp in stamped if stamp is not None and stamp.config == self._target.config]
-        return sorted(ours, key=lambda each: each[0].id)
+        ours = []
+        for comment in self._by_us():
+            stamp = parse(comment.body or "")
+            if stamp is not None and stamp.config == self._target.config:
+                ours.append((comment, stamp))
+        return sorted(ours, key=lambda stamped: stamped[0].id)
 
     def _by_us(self) -> Iterator[_Comment]:
         """Comments that a workflow or our own token wrote: the author decides, since a stranger can write our marker."""
-        for each in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
-            found = checked(_Comment, each)
-            if found.user is not None and (found.user.login == self._author or self._is_own(found)):
-                yield found
+        for item in self._github.pages(f"{self._issues}/{self._target.number}/comments"):
+            comment = checked(_Comment, item)
+            if comment.user is not None and (comment.user.login == self._author or self._is_own(comment)):
+                yield comment
 
-    def _is_own(self, found: _Comment) -> bool:
-        """Whether our token wrote a comment: asked only of one that has our marker."""
-        login = found.user.login if found.user is not None else ""
-        marked = (found.body or "").startswith("<!-- evenbench ")
+    def _is_own(self, comment: _Comment) -> bool:
+        """Whether our token wrote a comment: GitHub is asked only about one that has our marker."""
+        login = comment.user.login if comment.user is not None else ""
+        marked = (comment.body or "").startswith("<!-- evenbench ")
         return marked and login in (f"{WORKFLOWS_APP}[bot]", self._github.login)
 
-    def _note(self, ours: _Ours, said: Stamp | None, stamp: Stamp) -> str:
-        """An edit notifies nobody, so a turn to regressed is said: before the edit, which would hide the turn."""
-        if said is None or stamp.verdict != "regressed" or said.verdict == "regressed":
+    def _note(self, ours: _Ours, commented: Stamp | None, stamp: Stamp) -> str:
+        """An edit notifies nobody, so a turn to regressed gets a comment: before the edit, which would hide the turn."""
+        if commented is None or stamp.verdict != "regressed" or commented.verdict == "regressed":
             return ""
         marker = note_marker(stamp)
         self._github.create(
             f"{self._issues}/{self._target.number}/comments",
             {"body": turned_regressed(self._outcome, stamp, ours[0][0].html_url)},
-            lambda: next((found for found in self._by_us() if (found.body or "").startswith(marker)), None),
+            lambda: next((comment for comment in self._by_us() if (comment.body or "").startswith(marker)), None),
         )
         return "extra comment created"
 
     def _write_comment(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> list[str]:
         """Until the comments are as they should be: another publisher may have written meanwhile."""
         done: list[str] = []
-        lost: NotFound | None = None
+        missing: NotFound | None = None
         for _ in range(1 if self._github.dry_run else PASSES):
             ours = self._comments()
-            if any(there.key > stamp.key for _, there in ours):
+            if any(written.key > stamp.key for _, written in ours):
                 return [*done, NEWER]
             if not ours:
                 self._send(pull, stamp, label, self._create)
-                lost = None
+                missing = None
                 done.append("comment created")
                 continue  # and look whether another publisher did the same
-            (keep, _), *more = ours
-            same = _text(keep.body) == _text(self._body(pull, stamp, label))
-            if same and not more:
-                break
-            if not same:
+            (first, _), *extra = ours
+            if _text(first.body) != _text(self._body(pull, stamp, label)):
                 try:
-                    self._send(pull, stamp, label, partial(self._edit, keep.id))
-                except NotFound as error:  # deleted meanwhile: made again in the next pass
-                    lost = error
+                    self._send(pull, stamp, label, partial(self._edit, first.id))
+                except NotFound as error:  # deleted meanwhile: created again in the next pass
+                    missing = error
                     continue
-                lost = None
+                missing = None
                 done.append("comment edited")
-            for extra, _ in more:
-                self._github.delete(f"{self._issues}/comments/{extra.id}")
+            elif not extra:
+                break
+            for comment, _ in extra:
+                self._github.delete(f"{self._issues}/comments/{comment.id}")
                 done.append("a second comment deleted")
-        if lost is not None:  # it is there whenever we look, and is not when we edit it
-            raise lost
+        if missing is not None:  # GitHub lists a comment that it does not find
+            raise missing
         return done
 
     def _send(self, pull: Pull, stamp: Stamp, label: Acceptance | None, send: Callable[[str], None]) -> None:
@@ -274,9 +280,9 @@ class _Publisher:
 
     def _create(self, body: str) -> None:
         path = f"{self._issues}/{self._target.number}/comments"
-        made = self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
-        if isinstance(made, dict):  # GitHub's answer, which names the author
-            author = checked(_Comment, made).user
+        answer = self._github.create(path, {"body": body}, lambda: next(iter(self._comments()), None))
+        if isinstance(answer, dict):
+            author = checked(_Comment, answer).user
             self._author = author.login if author is not None else self._author
 
     def _edit(self, id: int, body: str) -> None:
@@ -284,14 +290,14 @@ class _Publisher:
 
     def _body(self, pull: Pull, stamp: Stamp, label: Acceptance | None) -> str:
         outcome, target = self._outcome, self._target
-        again = footer(fork=pull.from_fork, number=pull.number, head=target.head_sha, workflow=target.workflow)
+        how_to_repeat = footer(fork=pull.from_fork, number=pull.number, head=target.head_sha, workflow=target.workflow)
         if outcome.comparison is None:
             body = f"{stamp.marker}\n{state_comment(outcome, target.head_sha, self._links)}"
-            return f"{body}\n{again}" if outcome.state == "failed" else body
+            return f"{body}\n{how_to_repeat}" if outcome.state == "failed" else body
         by = label.by if label is not None and outcome.conclusion == "failure" else ""
-        room = self._budget - len(again) - len(with_accepted("\n", by))
-        body = comment(outcome.comparison, self._links, name=stamp.name, budget=room)
-        return with_accepted(f"{body.rstrip()}\n\n{again}", by)
+        room = self._budget - len(how_to_repeat) - len(with_accepted("\n", by))
+        body = table_comment(outcome.comparison, self._links, name=stamp.name, budget=room)
+        return with_accepted(f"{body.rstrip()}\n\n{how_to_repeat}", by)
 
 
 def _newest(stamps: list[Stamp]) -> Stamp | None:

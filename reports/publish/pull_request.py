@@ -1,4 +1,4 @@
-"""Event → the pull request that it means, or the reason why there is none.
+"""Event → the pull request that it means, or why it means no pull request.
 
 The number never comes from a results file, nor from `workflow_run.pull_requests`, which is empty for forks: the API is
 asked which pull request has this head repository, branch and commit.
@@ -75,7 +75,7 @@ class Resolution:
     """What an event means.
 
     Attributes:
-        number: of the pull request; None where there is none, or `reason` forbids to name it.
+        number: of the pull request; None where it means no pull request, or `reason` forbids naming it.
         head_sha: the commit that was, or is to be, measured; empty where the event names none.
         base_sha: tip of the pull request's base.
         reason, why: for programs and for people; empty where all is well.
@@ -105,7 +105,7 @@ def resolve(github: GitHub, event: Event, workflows: Sequence[str] = (WORKFLOW,)
     """The pull request that an event means.
 
     Args:
-        github: is asked.
+        github: with whom to speak.
         event: what happened.
         workflows: files, relative to the repository's root, whose runs count.
     """
@@ -133,13 +133,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def checked(model: type[Model], data: Any) -> Model:
-    """An answer of GitHub as a record. Raises GitHubRefused where it is none."""
+    """An answer of GitHub as a record. Raises GitHubRefused where it does not fit."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise GitHubRefused(f"GitHub's answer is no {model.__name__.lower()}: {where}: {first['msg']}") from None
+        raise GitHubRefused(f"GitHub's answer is not a {model.__name__.lower()}: {where}: {first['msg']}") from None
 
 
 def _of_run(github: GitHub, event: Event, workflows: Sequence[str]) -> Resolution:
@@ -153,14 +153,14 @@ def _of_run(github: GitHub, event: Event, workflows: Sequence[str]) -> Resolutio
         return Resolution(None, event.head_sha, "", "deleted-fork", "the fork that the run is about was deleted")
     owner = event.head_repository.partition("/")[0]
     listed = github.pages(f"/repos/{event.repository}/pulls", state="all", head=f"{owner}:{event.head_branch}")
-    same = [pull for pull in (checked(Pull, each) for each in listed) if _is_of_branch(pull, event)]
-    here = [pull for pull in same if _against(pull, event.repository, event.head_sha) is None]
-    if len(here) == 1:
-        return _found(github, event, here[0].number)
-    if here:
-        names = " and ".join(f"#{pull.number}" for pull in here)
+    of_branch = [pull for pull in (checked(Pull, item) for item in listed) if _is_of_branch(pull, event)]
+    at_commit = [pull for pull in of_branch if _against(pull, event.repository, event.head_sha) is None]
+    if len(at_commit) == 1:
+        return _confirmed(github, event, at_commit[0].number)
+    if at_commit:
+        names = " and ".join(f"#{pull.number}" for pull in at_commit)
         return Resolution(None, event.head_sha, "", "ambiguous", f"{names} are of the same branch and commit")
-    return _why_none(same, event)
+    return _why_none(of_branch, event)
 
 
 def _is_of_branch(pull: Pull, event: Event) -> bool:
@@ -168,10 +168,11 @@ def _is_of_branch(pull: Pull, event: Event) -> bool:
     return pull.head.ref == event.head_branch and (pull.head.repo is None or pull.head.is_of(event.head_repository))
 
 
-def _why_none(same: Sequence[Pull], event: Event) -> Resolution:
+def _why_none(of_branch: Sequence[Pull], event: Event) -> Resolution:
     """Why none of the pull requests of a branch is at the event's commit."""
-    known = [pull for pull in same if pull.head.sha == event.head_sha] or [p for p in same if p.state == "open"]
-    against = _against(known[-1], event.repository, event.head_sha) if known else None
+    candidates = [pull for pull in of_branch if pull.head.sha == event.head_sha]
+    candidates = candidates or [pull for pull in of_branch if pull.state == "open"]
+    against = _against(candidates[-1], event.repository, event.head_sha) if candidates else None
     reason, why = against or ("not-found", f"no pull request has the head {event.head_sha[:7]}")
     return Resolution(None, event.head_sha, "", reason, why)
 
@@ -187,7 +188,7 @@ def _of_number(github: GitHub, event: Event, number: int) -> Resolution:
     return Resolution(number, head, pull.base.sha)
 
 
-def _found(github: GitHub, event: Event, number: int) -> Resolution:
+def _confirmed(github: GitHub, event: Event, number: int) -> Resolution:
     """A list may be a little old: the pull request itself decides."""
     pull = _pull(github, event.repository, number)
     if (against := _against(pull, event.repository, event.head_sha)) is not None:

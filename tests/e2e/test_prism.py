@@ -104,7 +104,7 @@ class TestMock:
 
     def test_who_accepted(self, github: GitHub) -> None:
         found = acceptance(github, REPOSITORY, 7, 0)
-        assert found.why == "nobody is known to have put it"  # the example labels a bug
+        assert found.why == "it is not known who added it"  # the example labels a bug
         assert github.get(f"{BELOW}/collaborators/octocat/permission")["permission"] == "admin"
 
     def test_artifacts(self, github: GitHub) -> None:

@@ -185,7 +185,7 @@ class TestStates:
         ways: list[dict[str, Any]] = [{"action": "requested"}, {"action": "in_progress"}, {}, {"conclusion": "failure"}]
         for more in ways:
             said = desk.publish(run=51, **more)
-            assert said.out == "the table of this commit stands\n"
+            assert said.out == "the table of this commit stays\n"
         assert (desk.fake.bodies(), checks(desk)) == before
 
     def test_the_same_run_once_more_shows_that_it_runs(self, desk: Desk) -> None:
@@ -367,7 +367,7 @@ class TestAccepted:
         assert body.splitlines()[1] == "✅ Accepted by `ada`."
         assert "🔴\N{NO-BREAK SPACE}regressed" in body
         before = len(desk.fake.writes())
-        assert desk.publish(run=52).out == "the table of this commit stands\n"
+        assert desk.publish(run=52).out == "the table of this commit stays\n"
         assert len(desk.fake.writes()) == before
 
     def test_measured_again_it_stays_accepted(self, desk: Desk) -> None:
@@ -385,7 +385,7 @@ class TestAccepted:
         desk.publish(desk.results(SLOWER, head=NEXT), run=52)
         assert checks(desk, NEXT) == [("completed", "failure")]
         summary = [each["output"]["summary"] for each in desk.fake.checks.values()][-1]
-        assert "does not count: ada put it before this commit was pushed" in summary
+        assert "does not count: ada added it before this commit was pushed" in summary
         assert "Accepted" not in desk.fake.bodies()[0]
         desk.fake.label(7, LABEL, "ada")
         desk.publish(run=53)
@@ -406,7 +406,7 @@ class TestAccepted:
         desk.fake.label(7, LABEL, "ada", "write")
         desk.fake.push(7, HEAD, force=True)
         said = desk.publish(run=51)
-        assert "put it before this commit was pushed" in said.out
+        assert "added it before this commit was pushed" in said.out
         assert checks(desk) == [("completed", "failure")]
 
     @pytest.mark.parametrize("permission", ["read", "none", None])
@@ -420,7 +420,7 @@ class TestAccepted:
     def test_a_label_that_nobody_put(self, desk: Desk) -> None:
         self.regressed(desk)
         desk.fake.pulls[7]["labels"].append({"name": LABEL})
-        assert "nobody is known to have put it" in desk.publish(run=51).out
+        assert "it is not known who added it" in desk.publish(run=51).out
         assert checks(desk) == [("completed", "failure")]
 
     def test_another_label_is_none(self, desk: Desk) -> None:

@@ -77,7 +77,7 @@ class TestReading:
     @pytest.mark.parametrize("body", [{"message": "hello"}, "text", None])
     def test_what_is_no_list(self, github: GitHub, fake: FakeGitHub, body: object) -> None:
         fake.fail("GET", "comments", 200, body)
-        with pytest.raises(GitHubRefused, match="no list|no JSON"):
+        with pytest.raises(GitHubRefused, match="not a list|not JSON"):
             list(github.pages(COMMENTS))
 
     def test_redirects_are_not_followed(self, github: GitHub, fake: FakeGitHub) -> None:

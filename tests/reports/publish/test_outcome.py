@@ -58,10 +58,10 @@ def test_any_text_is_a_stamp_or_none(text: str) -> None:
 
 
 @given(STAMPS, STAMPS)
-def test_only_a_table_of_the_same_commit_stands(old: Stamp, new: Stamp) -> None:
-    stands = old.stands_before(new)
-    assert not stands or (old.state == "done" and old.head == new.head and new.state != "done")
-    assert not old.stands_before(old)
+def test_only_a_table_of_the_same_commit_stays(old: Stamp, new: Stamp) -> None:
+    stays = old.stays_for(new)
+    assert not stays or (old.state == "done" and old.head == new.head and new.state != "done")
+    assert not old.stays_for(old)
 
 
 def test_every_state_has_its_words() -> None:

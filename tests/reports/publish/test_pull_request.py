@@ -230,7 +230,7 @@ def test_current(github: GitHub, fake: FakeGitHub) -> None:
 
 def test_an_answer_that_is_no_pull_request(github: GitHub, fake: FakeGitHub) -> None:
     fake.fail("GET", "pulls/7", 200, {"number": "seven"})
-    with pytest.raises(GitHubRefused, match="GitHub's answer is no pull: number"):
+    with pytest.raises(GitHubRefused, match="GitHub's answer is not a pull: number"):
         current(github, REPOSITORY, 7, HEAD)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenbench.reports.publish.check_run import CheckRun, CheckRuns
 from evenbench.reports.publish.check_shares import CheckShare, combined, shares_of, without_shares
 from evenbench.reports.publish.outcome import LABEL, CheckText, Conclusion, Stamp
 from evenbench.reports.text import sanitise
@@ -246,6 +247,14 @@ class TestOneCommitOfTwoPullRequests:
         check = self.check(both)
         assert check["conclusion"] == "success"
         assert "accepted by octocat" in check["output"]["title"]
+
+    def test_a_label_accepts_nothing_where_only_the_other_has_said_anything(self, both: Desk) -> None:
+        """The check run of #7 was never written; its comment was."""
+        check = self.check(both)
+        runs = CheckRuns(github=None, repository="", head_sha="", name="", url="", key="pull-7")  # type: ignore[arg-type]
+        written = CheckRun.model_validate(check)
+        assert written.stamp is not None
+        assert runs.accept(written, written.stamp, "octocat") == ""
 
     def test_a_label_counts_though_the_other_wrote_last(self, both: Desk) -> None:
         both.publish(both.results(SAME), event=run_event(both.fake, 7, run=51))

@@ -220,7 +220,7 @@ def _event(options: argparse.Namespace) -> Event:
             f"--event {path} cannot be read: {error.strerror}", "GitHub's runners name it in GITHUB_EVENT_PATH"
         ) from None
     except (ValueError, RecursionError):
-        raise UsageError(f"--event {path} is no JSON") from None
+        raise UsageError(f"--event {path} is not JSON") from None
     return read_event(data, os.environ.get("GITHUB_REPOSITORY", ""), _own_run())
 
 
@@ -326,5 +326,5 @@ def add_resolve_arguments(verb: argparse.ArgumentParser) -> None:
 
 def _commit(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no full commit id")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a full commit id")
     return text

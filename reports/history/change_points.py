@@ -87,7 +87,7 @@ def _splits(values: Floats) -> list[int]:
 
 
 def _at_commits(splits: Sequence[int], values: Floats, commits: Sequence[str]) -> list[int]:
-    """The splits, moved to where a commit begins or ends unless that costs as much as a split of its own."""
+    """The splits, moved to where a commit begins or ends unless that costs as much as another split."""
     edges = [0, *splits, len(values)]
     for number in range(1, len(edges) - 1):
         start, split, end = edges[number - 1 : number + 2]

@@ -150,7 +150,7 @@ def changes_of(series: Series, smallest: float = SMALLEST) -> list[Change]:
 def new_ones(changes: Sequence[Change], told: Sequence[Change], series: Iterable[Series]) -> list[Change]:
     """The changes that were not told before: none of the same series and direction within `RUNS_MIN` runs.
 
-    More nights move a change point by a run or two; commits between the two that were told narrow it down.
+    More nights move a change point by a run or two; commits between the two already reported narrow it down.
     """
     told_by_row: dict[tuple[str, str], list[Change]] = {}
     for change in told:

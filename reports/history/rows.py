@@ -127,7 +127,7 @@ def rows_of(results: Results, side: SideName, position: int | None = None) -> Ru
 
 
 def _commit_of(results: Results, side: SideName) -> SideInfo:
-    """The commit that a side is. Raises UsageError where what was measured is none, or is no sample of it."""
+    """The commit of a side. Raises UsageError where the side is not a commit, or was slowed on purpose."""
     header = results.header
     info = next((info for info in header.sides if info.name == side), None)
     if info is None:

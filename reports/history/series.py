@@ -26,7 +26,7 @@ RECENT_DAYS = 30  # over which an overview tells a change; the median of as many
 
 @dataclass(frozen=True)
 class SeriesKey:
-    """What tells one series from another. `cpu` and `python` are empty where the host's clock is not the timer."""
+    """What distinguishes one series from another. `cpu` and `python` are empty where the host's clock is not the timer."""
 
     case: str
     implementation: str

@@ -157,7 +157,7 @@ def _positions(folder: Path) -> dict[str, int]:
             try:
                 known = CommitPosition.model_validate(strict_json(line), by_alias=True)
             except (UntrustedInput, ValidationError):
-                raise UntrustedInput(f"{path}: a line is no position of a commit", "remove the file") from None
+                raise UntrustedInput(f"{path}: a line is not the position of a commit", "remove the file") from None
             positions[known.commit] = known.position
     return positions
 

@@ -136,7 +136,7 @@ class CheckRuns:
         return combined(text, self.key, [share for share in shares.values() if self.is_current(share)])
 
     def _show_all(self, stamp: Stamp, text: CheckText) -> None:
-        """GitHub shows the check run that came last: ours repeats what others have said since we looked."""
+        """GitHub shows the check run that came last: ours repeats what others have written since we looked."""
         ours = sorted(self._ours(), key=lambda check: check.id)
         created = next((check for check in ours if check.stamp == stamp), None)
         if created is None:

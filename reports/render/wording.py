@@ -28,6 +28,7 @@ from ..rows.times import Times
 
 TELLING = ("failed", "wrong", "regressed", "inconclusive")  # verdicts that a developer wants to see again
 SHORT_SHA = 7  # digits of a commit id that people recognise
+MODULES_SHOWN = 3  # of a side, below a table
 COMMAND_PATTERNS = 3  # families named in the command that repeats a run
 SAFE_WORD = re.compile(r"[A-Za-z0-9_./=,+-]+")  # what a shell takes as it is
 WORKING_TREE = "working tree"  # label of a side for which no ref or directory was named
@@ -332,9 +333,6 @@ def _second(found: SecondRun | None) -> str:
 def _shares(base: Times | None, head: Times | None) -> str:
     found: Sequence[float] = [side.share for side in (base, head) if side is not None and side.share is not None]
     return " → ".join(dict.fromkeys(units.share(share) for share in found))
-
-
-MODULES_SHOWN = 3  # of a side, above a table
 
 
 def module(origin: SideModule) -> str:

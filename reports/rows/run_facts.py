@@ -49,7 +49,7 @@ def _spent(results: Results) -> list[str]:
 
 
 def _modules(results: Results, side: SideName) -> tuple[SideModule, ...]:
-    """The project's modules of a side; of several shards those that differ stand side by side."""
+    """The project's modules of a side; where shards differ, each of them."""
     modules: dict[SideModule, None] = {}
     for event in results.modules.get(side, ()):
         for origin in event.modules:

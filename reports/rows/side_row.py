@@ -215,7 +215,7 @@ def _told(row: SideRow) -> str:
 
 
 def of_both(base: str, head: str) -> str:
-    """What was said of head and of base, once where it is the same but for addresses and the sides' own folders."""
+    """The reasons of both sides; once where they differ only in addresses and in the sides' folders."""
     if _OWN.sub("", base) == _OWN.sub("", head):
         return f"both sides: {head}"
     return f"head: {head}; base: {base}"

@@ -177,7 +177,7 @@ def _in_place(spec: SideSpec, root: Path, kind: Kind, label: str, exclude: Colle
 
 
 def _is_exact(root: Path, exclude: Collection[Path]) -> bool:
-    """Whether a clean tree holds what its commit holds: no file that git ignores, and none that it was told to skip."""
+    """Whether a clean tree holds its commit and nothing else: no ignored files, none marked skip-worktree or assume-unchanged."""
     flags = git("ls-files", "-v", "-z", cwd=root).output.split(b"\0")
     if any(not flag.startswith(b"H") for flag in flags if flag):  # S: skip-worktree; lower case: assume-unchanged
         return False
@@ -244,7 +244,7 @@ def _worktrees(repo: Path) -> list[Path]:
 
 
 def _remove_worktree(repo: Path, path: Path) -> None:
-    if (path / ".git").is_dir():  # a repository of its own took the place of the link
+    if (path / ".git").is_dir():  # `give_repository` replaced the link
         remove_tree(path / ".git")
         folder = repo / os.fsdecode(git("rev-parse", "--git-common-dir", cwd=repo, check=False).output.strip())
         for entry in (folder / "worktrees").glob("*/gitdir"):

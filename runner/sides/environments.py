@@ -59,13 +59,13 @@ _DROPPED = frozenset({
     "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE",
     # These would install past the environment, or refuse to install into it.
     "PIP_BREAK_SYSTEM_PACKAGES", "PIP_CONFIG_FILE", "PIP_DRY_RUN", "PIP_PREFIX", "PIP_PYTHON", "PIP_REQUIRE_VIRTUALENV",
-    "PIP_ROOT", "PIP_ROOT_USER_ACTION", "PIP_TARGET", "PIP_USER",
+    "PIP_ROOT", "PIP_TARGET", "PIP_USER",
     "UV_BREAK_SYSTEM_PACKAGES", "UV_CONFIG_FILE", "UV_MANAGED_PYTHON", "UV_NO_MANAGED_PYTHON", "UV_PREFIX", "UV_PROJECT",
     "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "UV_PYTHON_PREFERENCE", "UV_SYSTEM_PYTHON", "UV_TARGET",
     "UV_WORKING_DIRECTORY", "UV_WORKING_DIR",
 })  # fmt: skip
 PIP_REDIRECTS = frozenset({
-    "break-system-packages", "dry-run", "prefix", "python", "require-virtualenv", "root", "root-user-action", "target", "user",
+    "break-system-packages", "dry-run", "prefix", "python", "require-virtualenv", "root", "target", "user",
 })  # fmt: skip
 """Keys of pip's configuration that install somewhere else than into the environment, or not at all."""
 UV_REDIRECTS = frozenset({"break-system-packages", "prefix", "python", "system", "target"})
@@ -170,7 +170,7 @@ def side_variables(environ: Mapping[str, str], python: Path, cache: Path) -> dic
     for name, value in pip_settings(environ).items():
         kept.setdefault(name, value)
     kept["PIP_CONFIG_FILE"] = os.devnull  # no file of settings: the variables hold what may be kept of them
-    kept["UV_PROJECT_ENVIRONMENT"] = str(binaries.parent)  # `uv sync` would make one of its own in the tree
+    kept["UV_PROJECT_ENVIRONMENT"] = str(binaries.parent)  # else `uv sync` creates another one in the tree
     kept["PYTHONDONTWRITEBYTECODE"] = (
         "1"  # until a launch has set where to: see evenbench.runner.worker.launch.jobs.enter_root
     )

@@ -48,7 +48,7 @@ def git(*arguments: str, cwd: Path, check: bool = True) -> Finished:
 
 
 def give_repository(root: Path, origin: Path, sha: str) -> None:
-    """Put a repository of its own into a tree, which answers as the one that it was checked out from.
+    """Create a separate repository in a tree, which answers like the one that it was checked out from.
 
     Set-up may ask git for a version: HEAD is the commit, with the history back to the last tag that holds a digit, and
     changes of the tree show as changes. It has no remote and no hooks, and nothing written to it reaches the user's.

@@ -108,7 +108,7 @@ class Sides:
         """The files that count of a checkout, readable for every user.
 
         Args:
-            with_git: with a repository of its own, which set-up may ask for a version.
+            with_git: with a separate repository, from which set-up may read a version.
         """
         root = checkout.root
         if checkout.kind != "ref":
@@ -156,7 +156,7 @@ def prepare(
 ) -> Side:
     """Make a side ready to launch: its environment, and its set-up where there is one.
 
-    Set-up writes into a worktree of ours or a copy, never into the user's files; the repository in it is its own, see
+    Set-up writes into a worktree of ours or a copy, never into the user's files; it gets a separate repository, see
     `evenbench.runner.sides.git.give_repository`. A `spec.python` is used as it is, and only its own set-up is run.
 
     Args:

@@ -179,7 +179,7 @@ def test_why_the_order_is_not_known_is_said(make_repository: Callable[[str], Rep
     made.commit({"n": "0"})
     made.commit({"n": "1"})
     name = desk.night(3)
-    other = f"the order of commits is not known: {0:012x} is no commit of {made.path.resolve()}\n"
+    other = f"the order of commits is not known: {0:012x} is not a commit of {made.path.resolve()}\n"
     assert desk("add", name, "--dir", "h", "--repo", str(made.path)).stderr == other
     shallow = desk.folder / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{made.path}", str(shallow)], check=True)

@@ -219,7 +219,7 @@ def _notes_below(notes: Sequence[tuple[str, Sequence[str]]], width: int) -> list
 
 
 def _whole_below(notes: Sequence[tuple[str, Sequence[str]]], width: int) -> list[RenderableType]:
-    """The notes that are too long to stand beside their rows, each once."""
+    """The full text of the notes that are shortened beside their rows, each once."""
     rows: dict[str, list[str]] = {}
     for name, texts in notes:
         for text in texts:

@@ -101,7 +101,7 @@ def _top_level(distribution: importlib.metadata.Distribution) -> set[str]:
 def _loaded() -> Iterator[tuple[str, str]]:
     """Name and path of every module that was loaded from a file. Asks no module: some import when they are asked."""
     for name, module in list(sys.modules.items()):
-        with contextlib.suppress(Exception):  # anything may stand in sys.modules
+        with contextlib.suppress(Exception):  # sys.modules may hold any object
             path = object.__getattribute__(module, "__dict__").get("__file__")
             if isinstance(name, str) and isinstance(path, str) and path:
                 yield name, path
@@ -126,7 +126,7 @@ _real_folder = functools.cache(os.path.realpath)
 
 
 def _libraries(tops: set[str], foreign: Sequence[str], known: set[str]) -> dict[str, str]:
-    """Shared objects of the project that no module stands for, such as those of ``torch.ops.load_library``: name → path."""
+    """Shared objects of the project that were not loaded as modules, such as by ``torch.ops.load_library``: name → path."""
     libraries = {}
     for path in _mapped():
         installed = re.search(r"/(?:site|dist)-packages/([^/]+)/", path)

@@ -147,7 +147,7 @@ def _line(sha: str, folder: Path) -> dict[str, int]:
             for position, commit in enumerate(listed.output.decode("ascii").split(), start=1):
                 positions.setdefault(commit, position)
     if sha not in positions:
-        say(f"the order of commits is not known: {sha[:12]} is no commit of {repository}")
+        say(f"the order of commits is not known: {sha[:12]} is not a commit of {repository}")
     return positions
 
 

@@ -232,7 +232,10 @@ def refuse_uv_redirects(environ: Mapping[str, str], root: Path, command: str) ->
 
 
 def installed_names(paths: Sequence[Path], own: Path) -> dict[str, int]:
-    """What the site directories of our own interpreter hold, with the time of change: a set-up must leave it as it is.
+    """What the site directories of our own interpreter hold, with what changes on an install: set-up must leave it alone.
+
+    Of a file and of a distribution's metadata that is the time of change; of a package's folder its inode, since the first
+    import of a package, by whatever process, changes the folder's time.
 
     Args:
         own: the folder of a side, which does not count.
@@ -243,7 +246,9 @@ def installed_names(paths: Sequence[Path], own: Path) -> dict[str, int]:
             if not path.is_relative_to(own):
                 for entry in os.scandir(path):
                     if entry.name != "__pycache__":
-                        names[entry.path] = entry.stat(follow_symlinks=False).st_mtime_ns
+                        status = entry.stat(follow_symlinks=False)
+                        package = entry.is_dir() and not entry.name.endswith((".dist-info", ".egg-info"))
+                        names[entry.path] = status.st_ino if package else status.st_mtime_ns
     return names
 
 

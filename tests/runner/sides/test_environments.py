@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,10 @@ from evenbench.runner.sides.environments import (
     UV_REDIRECTS,
     cause_of,
     given_python,
+    installed_names,
     make_environment,
     pip_settings,
+    refuse_changed_packages,
     refuse_uv_redirects,
     run_setup,
     shared_paths,
@@ -341,6 +345,41 @@ def test_time_limit_allows_tidying_up(tmp_path: Path) -> None:
 
 def test_foreign_lines_cannot_command_a_terminal_or_log() -> None:
     assert readable(b"a\x1b[2Jb\n\n  \r##[add-mask]c\xff\n") == ["a [2Jb", "#[add-mask]c\ufffd"]
+
+
+# ------------------------------------------------------------------------------------------ what both sides share
+
+
+@pytest.mark.parametrize(
+    ("deed", "changed"),
+    [
+        (lambda site: (site / "mylib/__pycache__").mkdir(), None),  # by the first import, of any process
+        (lambda site: (site / "__pycache__").mkdir(), None),
+        (lambda site: (site / "new").mkdir(), "new"),
+        (lambda site: (site / "one.py").write_text("2"), "one.py"),
+        (lambda site: (site / "one.py").unlink(), "one.py"),
+        (lambda site: (site / "mylib-1.dist-info/RECORD").write_text(""), "mylib-1.dist-info"),
+        (lambda site: (shutil.move(site / "mylib", site.parent), (site / "mylib").mkdir()), "mylib"),
+    ],
+)
+def test_a_set_up_must_leave_shared_packages_alone(
+    tmp_path: Path, deed: Callable[[Path], object], changed: str | None
+) -> None:
+    site = tmp_path / "site"
+    for folder in ("mylib", "mylib-1.dist-info"):
+        (site / folder).mkdir(parents=True)
+    (site / "one.py").write_text("1")
+    for path in site.rglob("*"):
+        os.utime(path, (1, 1))
+    before = installed_names([site, tmp_path / "absent"], tmp_path / "side")
+    deed(site)
+    after = installed_names([site, tmp_path / "absent"], tmp_path / "side")
+    if changed is None:
+        refuse_changed_packages("base", before, after)
+        return
+    with pytest.raises(NothingMeasured) as refused:
+        refuse_changed_packages("base", before, after)
+    assert refused.value.message == f"set-up of base changed what both sides share: {site / changed}"
 
 
 # ------------------------------------------------------------------------------------------------ why a set-up failed

@@ -218,6 +218,24 @@ def test_one_directory_compared_with_itself_is_allowed(world: World) -> None:
     assert [row["case"] for row in rows] == ["loop"]
 
 
+def test_a_working_tree_with_an_ignored_file_is_not_its_commit(world: World) -> None:
+    """A tuned file that git ignores makes head ten times slower: a change, and no false alarm of an A/A run."""
+    library = """
+        from pathlib import Path
+        TUNED = Path(__file__).with_name("tuned.txt")
+
+        def work():
+            return sum(i * i for i in range(int(TUNED.read_text()) if TUNED.exists() else 2_000))
+    """
+    world.commit("mylib/__init__.py")
+    world.repository.commit({"mylib/__init__.py": library, ".gitignore": ".evenbench\ntuned.txt\nout.json\n"})
+    (world.repository.path / "mylib/tuned.txt").write_text("20000")
+    assert world.repository.git("status", "--porcelain") == ""
+    code, errors, rows = world.compare("HEAD")
+    assert (code, [row["verdict"] for row in rows]) == (1, ["regressed"]), errors
+    assert "A/A" not in errors
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="mounting needs root and unshare")
 def test_a_temporary_folder_mounted_noexec_is_refused(world: World, tmp_path: Path) -> None:
     world.commit("mylib/__init__.py", setup="pip --version")

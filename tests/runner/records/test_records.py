@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenbench.runner.errors import UntrustedInput, UsageError
-from evenbench.runner.records import Header, Measurement, Writer, dump, parse_event, read, reader
+from evenbench.runner.records import Header, Measurement, SideInfo, Writer, dump, parse_event, read, reader
 from evenbench.runner.records.reader import DEPTH_MAX, LINE_MAX
 from tests import build
 from tests.build import Case
@@ -422,6 +422,25 @@ class TestShippedVersions:
             event = parse_event(line)
             assert event is not None
             assert without_newer(json.loads(dump(event))) == json.loads(line)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "same"),
+    [
+        ({}, {}, True),
+        ({"exact": False}, {}, False),
+        ({}, {"exact": False}, False),
+        ({}, {"dirty": True}, False),
+        ({}, {"setup": "make"}, False),
+        ({}, {"sha": "c" * 40}, False),
+    ],
+)
+def test_one_commit_and_nothing_else_on_both_sides_is_the_same_code(
+    base: dict[str, Any], head: dict[str, Any], same: bool
+) -> None:
+    sides = [SideInfo(name="base", label="main", sha="a" * 40), SideInfo(name="head", label="main", sha="a" * 40)]
+    sides = [side.model_copy(update=changes) for side, changes in zip(sides, (base, head), strict=True)]
+    assert build.header(sides=sides).same_code == same
 
 
 def without_newer(event: dict[str, Any]) -> dict[str, Any]:
